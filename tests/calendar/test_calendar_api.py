@@ -110,6 +110,7 @@ def test_a_refusal_names_the_link_and_a_deadline_that_is_then_accepted(api, meas
         ({"source_path": "a/../../etc/passwd"}, "source_path", ".."),
         ({"source_path": "/"}, "source_path", "root"),
         ({"destination_path": "a\x00b"}, "destination_path", "control"),
+        ({"source_path": "a\x9b31mb"}, "source_path", "control"),
         ({"destination_path": "y" * 100_000}, "destination_path", "at most"),
         ({"rate_max": "5 MB"}, "rate_max", "MB"),
         ({"rate_max": "0 Mbit/s"}, "rate_max", "carry"),

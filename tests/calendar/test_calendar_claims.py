@@ -1,6 +1,6 @@
 """Places and quotas: nobody overwrites another's file, nobody holds more than a share."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 from calendar_lab import NETWORK
@@ -10,9 +10,11 @@ from test_calendar_planner import GB, NET, START, S, asked, engine
 
 from weir.calendar.clock import parse_instant
 from weir.calendar.network import Quotas, parse_network
+from weir.calendar.planning.claims import Claims
 from weir.calendar.planning.planner import Planner
 from weir.calendar.planning.reports import Report
 from weir.calendar.problem import Problem
+from weir.calendar.records import Transfer
 from weir.errors import BadInput
 
 MB = 10**6
@@ -115,6 +117,82 @@ def test_a_share_of_a_link_binds_and_comes_back():
     assert plan.submit(START, asked("c", 2 * GB, 60, source="dtn2", owner="bob")).admitted
     plan.cancel(START, "a")
     assert plan.submit(START, asked("b", 2 * GB, 60, source="dtn2")).admitted
+
+
+def window(identifier, begin_s, end_s, size=2 * GB):
+    return asked(identifier, size, end_s, start_ns=START + begin_s * S)
+
+
+def test_what_is_sent_at_another_time_takes_nothing_of_a_share():
+    """Each window takes 267 of the 500 Mbit/s that are the owner's; no two are at one time."""
+    plan = Planner(engine("weir"), [], margin_ns=0, quotas=Quotas(link_share=0.5), plans_ahead=True)
+    for night in range(7):
+        begin_s = 60 + 86_400 * night
+        assert plan.submit(START, window(f"n{night}", begin_s, begin_s + 60)).admitted
+    for overlapping in (window("x", 90, 150), window("x", 0, 90_000, 3_000 * GB)):
+        refused = plan.submit(START, overlapping).answer
+        assert (refused.kind, refused.extra["link"]) == ("quota", "core.forward")
+    offered_ns = parse_instant(refused.extra["earliest_deadline"])
+    assert plan.submit(START, replace(overlapping, deadline_ns=offered_ns)).admitted
+    plan.cancel(START, "n0")
+    plan.cancel(START, "x")
+    assert plan.submit(START, window("y", 90, 150)).admitted
+
+
+def admitted(request):
+    """The transfer that a request becomes, over the core."""
+    nothing = ("started_ns", "finished_ns", "file_hash", "error")
+    return Transfer(
+        **{x.name: getattr(request, x.name) for x in fields(Transfer) if hasattr(request, x.name)},
+        **dict.fromkeys(nothing),
+        declared_bytes=request.size_bytes,
+        submitted_ns=START,
+        state="scheduled",
+        bytes_durable=0,
+        path=("core.forward",),
+        planned=True,
+        plan_ns=request.deadline_ns,
+        risk="",
+        missed=False,
+    )
+
+
+spans = st.tuples(st.integers(0, 40), st.integers(1, 30), st.integers(1, 4))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(spans, max_size=8), spans, st.sampled_from([0, 5]))
+def test_a_share_is_counted_instant_by_instant(held, wanted, now_s):
+    """Against a look at each instant at which something begins; ten units are all of the link."""
+    unit = 10**8 // 8
+
+    def flow(identifier, begin_s, seconds, units):
+        return window(identifier, begin_s, begin_s + seconds, unit * units * seconds)
+
+    claims = Claims(Quotas(link_share=0.5), {"core.forward": 10**9}, [])
+    for number, span in enumerate(held):
+        claims.add(admitted(flow(f"h{number}", *span)))
+    now_ns, paths = START + now_s * S, [("core.forward",)]
+    new = flow("new", *wanted)
+
+    def fits(deadline_ns, at_ns):
+        begin_s, end_s = max(wanted[0], (at_ns - START) / S), (deadline_ns - START) / S
+        need = new.size_bytes * 8 / 1e8 / (end_s - begin_s)
+        looks = [begin_s, *(x for x, _, _ in held if begin_s <= x < end_s)]
+        over = (at_ns - START) / S
+
+        def at(look):
+            return sum(u for b, n, u in held if b <= look and (look < b + n or b + n <= over))
+
+        return max(map(at, looks)) + need <= 5 + 1e-9
+
+    if new.deadline_ns > now_ns:
+        refused = claims.share_refusal(new, paths, now_ns)
+        assert (refused is None) == fits(new.deadline_ns, now_ns)
+    least_ns = claims.share_deadline_ns(new, paths, now_ns)
+    if least_ns is not None:
+        assert fits(least_ns + 1_000_000, now_ns)
+        assert claims.share_refusal(replace(new, deadline_ns=least_ns + 1), paths, now_ns) is None
 
 
 @pytest.mark.parametrize("policy", ["local-ljf", "weir"])

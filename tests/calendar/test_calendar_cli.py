@@ -8,6 +8,7 @@ import subprocess
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,44 @@ def test_a_transfers_life_from_the_command_line(served):
     assert json.loads(cancelled.stdout)["state"] == "cancelled"
     events = run("events", "--after", "0", "--count", "1", served=served).stdout.split()
     assert events[1:3] == ["admitted", told[1]]
+
+
+def test_a_name_that_turns_what_follows_it_is_shown_as_it_is_written(served):
+    """Another's path may have what a terminal acts on, short of control characters."""
+    odd = "in/\u202egnp.exe"
+    submit = ["submit", f"dtn1:{odd}", f"dtn3:{odd}", "--by", "+90 s", "--size", "1 kB"]
+    made = json.loads(run(*submit, "--json", served=served).stdout)
+    assert made["source_path"] == odd
+    for words in (
+        ["list"],
+        ["show", made["id"]],
+        ["events", "--after", "0", "--count", "3"],
+        ["cancel", made["id"]],
+    ):
+        done = run(*words, served=served)
+        assert done.returncode == 0 and "\u202e" not in done.stdout, words
+        assert "in/\\u202egnp.exe" in done.stdout or words[0] == "events"
+
+
+@pytest.mark.parametrize("answer", [b"<html>", b"", b"[" * 100_000, b'{"a": 1'])
+@pytest.mark.parametrize("words", [["list"], ["show", "x"], ["events"], ["network", "--json"]])
+def test_who_answers_unlike_a_calendar_is_named(answer, words):
+    class Other(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"data: " * (words == ["events"]) + answer + b"\n\n")
+
+        def log_message(self, *_):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Other) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        done = run(*words, "--url", url, "--token", "x")
+        server.shutdown()
+    assert (done.returncode, done.stderr.count("\n")) == (6, 1), done.stderr
+    assert "does not answer like a calendar" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -157,6 +157,15 @@ def test_with_the_right_each_opens(world):
             assert answer in expected, f"{name}: {method} {path}"
 
 
+def test_the_agent_of_a_host_is_told_of_no_others_transfers(world):
+    """The controller is told of all; so who asks as the controller has to be it."""
+    opened = {}
+    for name in sorted(AGENTS):
+        url, given = "/v1/agents/dtn1/assignments", headers(world.known[name])
+        opened[name] = status(world.client, "GET", url, params={"role": "control"}, headers=given)
+    assert opened == {"agent": 200, "dtn1": 403, "admin": 200}
+
+
 def test_the_agent_of_another_host_reports_nothing_of_this_ones_transfer(world):
     content = body("POST", "/v1/agents/{host}/reports", world.made)
     given = headers(world.known["dtn2"])

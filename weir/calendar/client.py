@@ -26,6 +26,7 @@ from weir.errors import (
     Unsupported,
     WeirError,
 )
+from weir.printable import printable
 
 URL_VARIABLE = "WEIR_CALENDAR_URL"
 TOKEN_VARIABLE = "WEIR_CALENDAR_TOKEN"
@@ -61,11 +62,15 @@ class CalendarClient:
     """Speaks to one calendar. Errors are those of `weir.errors`; a context manager closes it.
 
     `url` may name the services of one store, with commas between: the one that serves is found, and
-    while one takes another's place it is waited for.
+    while one takes another's place it is waited for. With `for_people` all text in answers is fit
+    to print: others name files as they like.
     """
 
-    def __init__(self, url: str, token: str, timeout_s: float = 10.0) -> None:
+    def __init__(
+        self, url: str, token: str, timeout_s: float = 10.0, *, for_people: bool = False
+    ) -> None:
         self._services = Services(url)
+        self._for_people = for_people
         if not (token.isascii() and token.isprintable()):
             raise BadInput("the token has characters that no token can have")
         headers = {"Authorization": f"Bearer {token}"}
@@ -73,13 +78,18 @@ class CalendarClient:
 
     @classmethod
     def from_environment(
-        cls, url: str | None = None, token: str | None = None, token_file: Path | None = None
+        cls,
+        url: str | None = None,
+        token: str | None = None,
+        token_file: Path | None = None,
+        *,
+        for_people: bool = False,
     ) -> Self:
         """A client for what is given, or else for what the environment names."""
         url = url or os.environ.get(URL_VARIABLE)
         if not url:
             raise BadInput(f"which calendar? Give --url or set {URL_VARIABLE}")
-        return cls(url, found_token(token, token_file))
+        return cls(url, found_token(token, token_file), for_people=for_people)
 
     def __enter__(self) -> Self:
         return self
@@ -246,7 +256,7 @@ class CalendarClient:
                         raise _error(response)
                     for line in response.iter_lines():
                         if line.startswith("data: "):
-                            yield json.loads(line.removeprefix("data: "))
+                            yield self._read(line.removeprefix("data: "))
                 break
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                 self._turn(end_s, self._unreachable(error))
@@ -255,9 +265,13 @@ class CalendarClient:
         raise Unavailable(f"the calendar at {self._services} ended the stream of events")
 
     def _call(self, method: str, path: str, **options: Any) -> Any:
+        return self._read(self._request(method, path, **options).content)
+
+    def _read(self, text: str | bytes) -> Any:
         try:
-            return self._request(method, path, **options).json()
-        except ValueError:
+            answer = json.loads(text)
+            return _fit_to_print(answer) if self._for_people else answer
+        except (ValueError, RecursionError):
             raise Unavailable(f"{self._services} does not answer like a calendar") from None
 
     def _request(self, method: str, path: str, **options: Any) -> httpx.Response:
@@ -375,6 +389,17 @@ def start_fields(start: str, by: str, now: datetime | None = None) -> dict[str, 
     return first | {"deadline": ends.isoformat()}
 
 
+def _fit_to_print(answer: Any) -> Any:
+    """A part of an answer with the text in it as a terminal may have it."""
+    if isinstance(answer, str):
+        return printable(answer)
+    if isinstance(answer, list):
+        return [_fit_to_print(one) for one in answer]
+    if isinstance(answer, dict):
+        return {printable(name): _fit_to_print(one) for name, one in answer.items()}
+    return answer
+
+
 def _keyed(key: str | None) -> dict[str, str]:
     """The header with a key; raises `BadInput` for what is no key, nothing included."""
     if key is None:
@@ -396,7 +421,7 @@ def _error(response: httpx.Response) -> WeirError:
     try:
         problem = response.json()
         message = _message(problem)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return Unavailable(
             f"{response.url} answered {response.status_code}, not as a calendar does"
         )

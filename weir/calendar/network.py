@@ -76,9 +76,9 @@ class Quotas:
     Attributes:
         transfers: active ones.
         size_bytes: that active transfers were declared to have.
-        link_share: of each link's capacity, what active transfers' deadlines need of it when they
-            are admitted; 1 is not a bound beyond the link's own. Where there are several paths,
-            what a deadline needs counts on each by what it carries.
+        link_share: of each link's capacity, what active transfers' deadlines need of it at any one
+            time, as of when they are admitted; 1 is not a bound beyond the link's own. Where there
+            are several paths, what a deadline needs counts on each by what it carries.
         elephants: flows that were told to be elephants and are not over.
     """
 

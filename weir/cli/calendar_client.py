@@ -26,7 +26,9 @@ def opened(args: argparse.Namespace) -> "CalendarClient":
     """A client for what `client_options` was given, or what the environment names."""
     from weir.calendar.client import CalendarClient
 
-    return CalendarClient.from_environment(args.url, args.token, args.token_file)
+    return CalendarClient.from_environment(
+        args.url, args.token, args.token_file, for_people=not args.json
+    )
 
 
 def option(kind: Callable[[str], _Read], text: str, name: str) -> _Read:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, fields
 
 from weir import Bytes
 from weir.calendar.clock import NS_PER_S, format_instant
+from weir.calendar.planning.claims import TOLD_NS
 from weir.calendar.planning.engine import Verdict, Wanted
 from weir.calendar.planning.plan import DEADLINE_MAX_S
 from weir.calendar.planning.precheck import Forecast, Search
@@ -291,8 +292,7 @@ class Answers(Risks):
         if found is None:
             return offered_ns, 0
         held, plan_ns = found
-        # Instants are told in milliseconds, rounded down.
-        held_ns = plan_ns + self._margin_ns + 1_000_000
+        held_ns = plan_ns + self._margin_ns + TOLD_NS
         offered = changed(asked, deadline_ns=held_ns)
         paths = self._offers.paths(asked.owner)
         is_beyond = self._claims.share_refusal(offered, paths, held.until_ns) is not None
@@ -326,15 +326,13 @@ class Answers(Risks):
         least_ns = self._claims.share_deadline_ns(asked, paths, now_ns + self._offer_ns)
         if least_ns is None or least_ns - now_ns > DEADLINE_MAX_S * NS_PER_S:
             return None
-        # Instants are told in milliseconds, rounded down.
-        return least_ns + 1_000_000
+        return least_ns + TOLD_NS
 
     def _offered_ns(self, now_ns: int, verdict: Verdict) -> int | None:
         """The deadline that a refused request can be given, and be asked for, for a while."""
         if verdict.earliest_ns is None:
             return None
-        # Instants are told in milliseconds, rounded down.
-        offered_ns = verdict.earliest_ns + self._margin_ns + self._offer_ns + 1_000_000
+        offered_ns = verdict.earliest_ns + self._margin_ns + self._offer_ns + TOLD_NS
         # A link that can give a few bit/s would be done in centuries.
         return None if offered_ns - now_ns > DEADLINE_MAX_S * NS_PER_S else offered_ns
 

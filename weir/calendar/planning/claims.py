@@ -5,7 +5,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from weir import Bytes
 from weir.calendar.network import Quotas
@@ -13,15 +13,25 @@ from weir.calendar.problem import Problem
 from weir.calendar.records import Submission, Transfer
 
 NS_PER_S = 1_000_000_000
+# Instants are told in milliseconds, rounded down: a deadline that is told is later by so much.
+TOLD_NS = 1_000_000
+
+
+class _Need(NamedTuple):
+    """What a transfer's deadline needs of a link, and when."""
+
+    from_ns: int
+    until_ns: int
+    rate_bps: float
 
 
 @dataclass(slots=True)
 class _Held:
-    """What one submitter holds. `rates_bps` by link, and only where shares are bounded."""
+    """What one submitter holds; `needs` by link and transfer, only where shares are bounded."""
 
     transfers: int = 0
     size_bytes: int = 0
-    rates_bps: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    needs: dict[str, dict[str, _Need]] = field(default_factory=lambda: defaultdict(dict))
 
 
 _NOTHING = _Held()
@@ -100,9 +110,11 @@ class Claims:
         share = self._quotas.link_share
         if share >= 1:
             return None
-        held, needed_bps = self._held.get(asked.owner, _NOTHING).rates_bps, _promised(asked, now_ns)
+        needed_bps, begins_ns = _promised(asked, now_ns), max(now_ns, asked.start_ns or now_ns)
         for link, part in self._parts(paths).items():
-            if held.get(link, 0.0) + part * needed_bps > share * self._capacities[link]:
+            steps = self._steps(asked.owner, link, begins_ns, now_ns)
+            held_bps = _most(steps, asked.deadline_ns)
+            if held_bps + part * needed_bps > share * self._capacities[link]:
                 return _beyond(asked.owner, f'{share:.0%} of link "{link}"', "deadline", link)
         return None
 
@@ -111,18 +123,52 @@ class Claims:
     ) -> int | None:
         """The earliest deadline that keeps a request, made then, within its owner's shares.
 
-        It is none where nothing is left of the share of a link of its paths.
+        It is none where nothing is left of the share of a link of its paths. The same does for a
+        request that is made earlier: it has longer, and what is over until `from_ns` counts here.
         """
-        held = self._held.get(asked.owner, _NOTHING).rates_bps
         begins_ns = max(from_ns, asked.start_ns or from_ns)
-        least_ns = begins_ns
-        for link, part in self._parts(paths).items():
-            left_bps = self._quotas.link_share * self._capacities[link] - held.get(link, 0.0)
-            if left_bps <= 0:
-                return None
-            takes_ns = part * asked.size_bytes * 8 * NS_PER_S / left_bps
-            least_ns = max(least_ns, begins_ns + math.ceil(takes_ns))
-        return least_ns
+        parts = self._parts(paths)
+        steps = {link: self._steps(asked.owner, link, begins_ns, from_ns) for link in parts}
+        # Between two of these nothing is held that is not held before.
+        edges = sorted({at_ns for held in steps.values() for at_ns, _ in held})
+        ends: list[float] = [*edges[1:], math.inf]
+        for at_ns, next_ns in zip(edges, ends, strict=True):
+            least_ns = begins_ns if at_ns == begins_ns else at_ns + 1
+            for link, part in parts.items():
+                held_bps = _most(steps[link], at_ns + 1)
+                left_bps = self._quotas.link_share * self._capacities[link] - held_bps
+                if left_bps <= 0:
+                    return None
+                takes_ns = part * asked.size_bytes * 8 * NS_PER_S / left_bps
+                least_ns = max(least_ns, begins_ns + math.ceil(takes_ns))
+            if least_ns + TOLD_NS <= next_ns:
+                return least_ns
+        return begins_ns
+
+    def _steps(
+        self, owner: str, link: str, begins_ns: int, overdue_ns: int
+    ) -> list[tuple[int, float]]:
+        """What an owner holds of a link at most from `begins_ns` on until any later instant.
+
+        Each step is from when on it is so much, in bit/s. What is due by `overdue_ns` and not over
+        is held for as long as it takes.
+        """
+        edges: list[tuple[float, float]] = []
+        for need in self._held.get(owner, _NOTHING).needs.get(link, {}).values():
+            until_ns = need.until_ns if need.until_ns > overdue_ns else math.inf
+            if until_ns > begins_ns:
+                edges.append((max(begins_ns, need.from_ns), need.rate_bps))
+                edges.append((until_ns, -need.rate_bps))
+        # At one instant what ends comes before what begins.
+        edges.sort()
+        steps, held_bps = [(begins_ns, 0.0)], 0.0
+        for at_ns, change_bps in edges:
+            held_bps += change_bps
+            if held_bps > steps[-1][1]:
+                if at_ns == steps[-1][0]:
+                    steps.pop()
+                steps.append((int(at_ns), held_bps))
+        return steps
 
     def _taken(self, asked: Submission) -> str | None:
         """The place of an active transfer that the request would write to, below or around."""
@@ -145,9 +191,14 @@ class Claims:
         if not held.transfers:
             del self._held[transfer.owner]
         elif self._quotas.link_share < 1:
-            needed_bps = sign * _promised(transfer, transfer.submitted_ns)
+            from_ns = max(transfer.submitted_ns, transfer.start_ns or transfer.submitted_ns)
+            needed_bps = _promised(transfer, transfer.submitted_ns)
             for link, part in self._parts(transfer.routes).items():
-                held.rates_bps[link] += part * needed_bps
+                if sign > 0:
+                    need = _Need(from_ns, transfer.deadline_ns, part * needed_bps)
+                    held.needs[link][transfer.id] = need
+                else:
+                    held.needs[link].pop(transfer.id, None)
 
     def _parts(self, paths: Sequence[Sequence[str]]) -> dict[str, float]:
         """How much of what a transfer takes counts on each link."""
@@ -164,6 +215,11 @@ def _promised(asked: Submission | Transfer, now_ns: int) -> float:
     declared = asked.declared_bytes if isinstance(asked, Transfer) else asked.size_bytes
     from_ns = max(now_ns, asked.start_ns or now_ns)
     return declared * 8 * NS_PER_S / max(1, asked.deadline_ns - from_ns)
+
+
+def _most(steps: Sequence[tuple[int, float]], until_ns: int) -> float:
+    """What is held at most before an instant: see `Claims._steps`."""
+    return steps[max(1, bisect.bisect_left(steps, (until_ns, 0.0))) - 1][1]
 
 
 def _who(asked: Submission | Transfer) -> tuple[str, str, str]:

@@ -355,6 +355,8 @@ async def assignments(
 ) -> Response:
     """An agent's assignments as server-sent events: first a snapshot of all, then changes."""
     _check_host(service, identity, host)
+    if role == "control" and not _is_controller(service, identity):
+        raise _forbidden(f'this token speaks for "{identity.host}", which is no switch')
 
     async def messages() -> AsyncGenerator[bytes, None]:
         # Opened by the first read: an agent that is gone before it leaves nothing behind.

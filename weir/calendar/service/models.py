@@ -46,7 +46,7 @@ VIEWS_MAX = 4_096
 _ID_LETTERS = bytes.maketrans(
     b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", b"0123456789abcdefghjkmnpqrstvwxyz"
 )
-_NOT_PLAIN = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
+_NOT_PLAIN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def _plain(text: str) -> str:
