@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from weir import deadline
 from weir.deadline import parse, read
 from weir.errors import BadInput
 
@@ -49,6 +50,16 @@ def test_a_deadline_means_what_a_person_means(text, meant):
 def test_what_is_no_deadline_is_bad_input(text, words):
     with pytest.raises(BadInput, match=words):
         parse(text, NOW, ZONE)
+
+
+def test_a_span_is_over_after_its_time_whatever_the_clock_is_set_to(monkeypatch):
+    """Half a minute passes, in which somebody sets the clock an hour forward."""
+    passed = iter([1000.0, 1030.0, 1030.0])
+    monkeypatch.setattr(deadline, "clock_gettime", lambda _: next(passed))
+    spent = deadline.clock_for("+90 s", NOW)
+    assert spent() == NOW + timedelta(seconds=30)
+    assert deadline.clock_for("15:00", NOW) is deadline.wall
+    assert deadline.clock_for("2026-11-21T06:00:00Z", NOW) is deadline.wall
 
 
 # Where clocks change by an hour, by half an hour, at midnight, by a whole day, and by POSIX rules.

@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 
 import pytest
 from rig import WEIR
@@ -60,6 +61,43 @@ def test_it_is_one_message_that_says_it_and_exit_code_2(tmp_path, monkeypatch, c
     told = capfd.readouterr()
     assert said in told.err
     assert told.err.startswith("weir: ") and told.err.count("\n") == 1 and len(told.err) < 6_000
+
+
+def test_a_deadline_in_thousands_of_years_is_one_as_any(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("x")
+    for by in ("9999-12-30T00:00:00Z", "+7900 years", "+2000000000 s"):
+        code = main(["send", "file", "127.0.0.1:1/x", "--by", by, "--insecure"])
+        said = capfd.readouterr().err
+        assert (code, said.count("\n")) in {(2, 1), (6, 1)} and "weir: " in said, said
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_what_nobody_has_foreseen_is_one_line_too(tmp_path, as_json):
+    """Put in place of a command: a fault of ours, and one of the system's."""
+    code = """
+import sys
+from weir.cli import doctor, main
+def run(args):
+    raise {error}
+doctor.run = run
+sys.exit(main())
+"""
+    for error, said in (
+        ("KeyError('a\\nb')", "a fault of this program: KeyError:"),
+        ("OSError(5, 'Input/output error', '/disk/x')", "/disk/x: Input/output error"),
+        ("MemoryError()", "a fault of this program: MemoryError"),
+    ):
+        command = [sys.executable, "-c", code.format(error=error), "doctor"]
+        command += ["--json"] * as_json
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+        assert said in done.stderr and done.stderr.startswith("weir: ")
+        if as_json:
+            assert json.loads(done.stdout)["exit_code"] == 1
+        shown = {**os.environ, "WEIR_TRACEBACK": "1"}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=shown)
+        assert done.returncode == 1 and "Traceback" in done.stderr
 
 
 def test_a_home_that_nobody_knows_is_named(monkeypatch):

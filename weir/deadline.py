@@ -9,7 +9,9 @@ has it). The clocks of many zones change twice a year, so a local time may be
 """
 
 import re
+from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
+from time import CLOCK_BOOTTIME, clock_gettime
 
 from weir._core import Time
 from weir.errors import BadInput
@@ -32,6 +34,23 @@ def parse(text: str, now: datetime, zone: tzinfo | None = None) -> datetime:
     if instant <= now:
         raise BadInput(f'deadline "{text}" is in the past: it is {now.isoformat("T", "seconds")}')
     return instant
+
+
+def wall() -> datetime:
+    """The time of day, by whoever sets this machine's clock."""
+    return datetime.now().astimezone()
+
+
+def clock_for(text: str, now: datetime) -> Callable[[], datetime]:
+    """The clock by which what `parse` made of `text` at `now` is kept or missed.
+
+    A span is over when so much time has passed, sleep included, whatever somebody sets the clock of
+    this machine to meanwhile; everything else is an instant of that clock.
+    """
+    if not text.startswith("+"):
+        return wall
+    began_s = clock_gettime(CLOCK_BOOTTIME)
+    return lambda: now + timedelta(seconds=clock_gettime(CLOCK_BOOTTIME) - began_s)
 
 
 def read(

@@ -4,18 +4,19 @@ import errno
 from pathlib import Path
 
 from weir.errors import BadInput
+from weir.kernel_files import text_of
 
 _SYSCTL = Path("/proc/sys/net/ipv4")
 
 
 def available() -> list[str]:
     """The controls that the kernel has at present; asking for another may load it."""
-    return (_SYSCTL / "tcp_available_congestion_control").read_text().split()
+    return text_of(_SYSCTL / "tcp_available_congestion_control").split()
 
 
 def allowed() -> list[str]:
     """The controls that connections of users other than root may have."""
-    return (_SYSCTL / "tcp_allowed_congestion_control").read_text().split()
+    return text_of(_SYSCTL / "tcp_allowed_congestion_control").split()
 
 
 def offered() -> list[str]:
@@ -36,7 +37,7 @@ def offered() -> list[str]:
 
 def default() -> str:
     """The one that connections have when nothing is said."""
-    return (_SYSCTL / "tcp_congestion_control").read_text().strip()
+    return text_of(_SYSCTL / "tcp_congestion_control").strip()
 
 
 def require(name: str) -> None:

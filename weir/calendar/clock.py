@@ -25,6 +25,7 @@ planned anew.
 """
 
 import re
+import secrets
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -33,6 +34,7 @@ from pathlib import Path
 from typing import Literal
 
 from weir.errors import BadInput
+from weir.kernel_files import text_if_any
 
 NS_PER_S = 1_000_000_000
 # SQLite and PostgreSQL hold instants as signed 64-bit nanoseconds: the year 2262.
@@ -62,8 +64,12 @@ class Source:
         return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
     def boot_id(self) -> str:
-        """A name for the time from one start of the machine to the next."""
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        """A name for the time from one start of the machine to the next.
+
+        Where nobody tells it, no two times are taken for the same.
+        """
+        told = text_if_any(Path("/proc/sys/kernel/random/boot_id")).strip()
+        return told or secrets.token_hex(16)
 
 
 @dataclass(frozen=True, slots=True)

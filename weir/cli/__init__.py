@@ -45,14 +45,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     With `--json` an error is an event on the standard output as well, unless the command told it.
     """
-    output.prepare()
-    output.is_the_work(False)
-    if argv is None:
-        secret.hide()
+    is_program = argv is None
     args = argparse.Namespace()
     try:
+        output.prepare()
+        output.is_the_work(False)
+        if is_program:
+            secret.hide()
         with extras.named():
-            with _imports_that_stay() if argv is None else contextlib.nullcontext():
+            with _imports_that_stay() if is_program else contextlib.nullcontext():
                 argv = list(sys.argv[1:] if argv is None else argv)
                 args = build_parser(argv[0] if argv else "").parse_args(argv)
             code = int(args.run(args))
@@ -73,11 +74,37 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         # Nobody asks for this everywhere that a place is looked at.
         if error.errno != errno.ENAMETOOLONG:
-            raise
+            if not is_program:
+                raise
+            return _break(error, args)
         return _refuse(f"{error.filename}: {error.strerror}", args)
     except KeyboardInterrupt:
         output.hurry()
         return 130
+    except Exception as error:
+        if not is_program:
+            raise
+        return _break(error, args)
+
+
+def _break(error: Exception, args: argparse.Namespace) -> int:
+    """Tells what nobody has foreseen, in one line; the exit code.
+
+    Who mends it wants to know where, which `WEIR_TRACEBACK=1` shows.
+    """
+    import os
+
+    if os.environ.get("WEIR_TRACEBACK"):
+        raise error
+    output.is_the_work(False)
+    if isinstance(error, OSError) and error.strerror:
+        where = "" if error.filename is None else f"{error.filename}: "
+        text = f"{where}{error.strerror}"
+    else:
+        text = f"a fault of this program: {type(error).__name__}: {error}"
+    text = " ".join(text.split())
+    output.tell(WeirError(f"{text} (WEIR_TRACEBACK=1 shows where)"), getattr(args, "json", False))
+    return WeirError.exit_code
 
 
 def _refuse(message: str, args: argparse.Namespace) -> int:

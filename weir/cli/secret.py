@@ -23,8 +23,16 @@ def hide() -> None:
     # Only where it is needed: it takes longer to load than most commands to parse.
     import ctypes
 
-    start, end = _place()
-    raw = Path("/proc/self/cmdline").read_bytes()
+    try:
+        start, end = _place()
+        raw = Path("/proc/self/cmdline").read_bytes()
+    except OSError:
+        # Nothing is mounted there, for us at least. The C library knows where they begin.
+        start = ctypes.c_void_p.in_dll(ctypes.CDLL(None), "program_invocation_name").value or 0
+        raw = b"".join(argument + b"\0" for argument in shown)
+        end = start + len(raw)
+        if start and ctypes.string_at(start, len(raw)) != raw:
+            return
     if not start or end - start != len(raw):
         return
     for offset, length in _spans(raw.split(b"\0")):

@@ -280,6 +280,7 @@ def _select(args: argparse.Namespace, chosen: dict[str, Any], log: TextIO | None
         steady_s=steady_s,
         rate=chosen["rate"],
         deadline=args.deadline,
+        clock=args.clock,
         udp=asked.udp,
         pattern=asked.bursts,
         rule=asked.how_chosen,

@@ -4,7 +4,6 @@ import argparse
 import signal
 import sys
 from collections.abc import Callable
-from datetime import datetime
 from typing import Any, TypeVar
 
 from weir import deadline
@@ -16,6 +15,8 @@ from weir.transfer.line import duration
 
 UNPACED = "unlimited"
 RETRY_S = 30.0
+_RETRY_MAX_S = 1e9
+"""Thirty years; a deadline may be thousands ahead."""
 
 _Read = TypeVar("_Read")
 
@@ -71,9 +72,11 @@ def _streams(text: str) -> int | str:
 
 def choices(args: argparse.Namespace) -> dict[str, Any]:
     """The arguments as `Transfer.send` and `Transfer.get` take them."""
-    args.deadline = None
+    args.deadline, args.clock = None, deadline.wall
     if args.by is not None:
-        args.deadline = deadline.parse(args.by, datetime.now().astimezone())
+        now = deadline.wall()
+        args.deadline = deadline.parse(args.by, now)
+        args.clock = deadline.clock_for(args.by, now)
     return {
         "keys": None if args.insecure else args.keys,
         "rate": None if args.rate == UNPACED else rate_option(args.rate, "--rate"),
@@ -100,8 +103,8 @@ def _patience(args: argparse.Namespace) -> Time:
         return _option(Time, args.retry, "--retry")
     left_s = 0.0
     if args.deadline is not None:
-        left_s = (args.deadline - datetime.now().astimezone()).total_seconds()
-    return Time.from_ns(int(max(RETRY_S, left_s) * 1e9))
+        left_s = (args.deadline - args.clock()).total_seconds()
+    return Time.from_ns(int(min(max(RETRY_S, left_s), _RETRY_MAX_S) * 1e9))
 
 
 def _option(kind: Callable[[str], _Read], text: str, name: str) -> _Read:
@@ -130,13 +133,13 @@ def carry_out(
     view: watch.View
     if args.json:
         request = {"sources": args.source, "destination": args.destination}
-        view = watch.Events(request, args.deadline)
+        view = watch.Events(request, args.deadline, args.clock)
     else:
-        view = watch.Line(done, args.deadline, show_hashes=args.hashes)
+        view = watch.Line(done, args.deadline, show_hashes=args.hashes, clock=args.clock)
     # A polite kill is a Ctrl-C: the transfer ends in order and says how to resume.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        ending = watch.watch(transfer, view, companion, began)
+        ending = watch.watch(transfer, view, companion, began, args.clock)
     except KeyboardInterrupt:
         if not args.json:
             watch.say(sys.stderr, "weir: cancelled; the same command resumes it\n")

@@ -125,7 +125,7 @@ class Selection(ThreadedCompanion):
         self._make_recogniser = recogniser
         self._settings = settings
         self._event_log = EventLog(self._add_news, settings.log, settings.label)
-        self._demand = Demand(settings.deadline)
+        self._demand = Demand(settings.deadline, settings.clock)
         self._pattern: Pattern | None = None
         self._begun_s: float | None = None  # since when it sends, where it does before a silence
         self._is_advised = False

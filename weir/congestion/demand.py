@@ -1,9 +1,11 @@
 """What a deadline demands of the path, as far as a transfer's goodput has told the path's rate."""
 
 from collections import deque
+from collections.abc import Callable
 from datetime import datetime
 
 from weir._core import Rate
+from weir.deadline import wall
 
 TREND_S = 10.0
 """Over so long it is seen whether a file will be late."""
@@ -15,10 +17,11 @@ class Demand:
 
     Args:
         deadline: None without one; nothing is demanded then.
+        clock: by which that is kept.
     """
 
-    def __init__(self, deadline: datetime | None) -> None:
-        self._deadline = deadline
+    def __init__(self, deadline: datetime | None, clock: Callable[[], datetime] = wall) -> None:
+        self._deadline, self._clock = deadline, clock
         self._path_bps = 0.0
 
     def learn(self, goodput_bps: float, expected: float, pace: Rate | None) -> None:
@@ -36,7 +39,7 @@ class Demand:
         """To be in time, as far as the pace lets it through; 0 without a deadline."""
         if self._deadline is None:
             return 0.0
-        left_s = (self._deadline - datetime.now().astimezone()).total_seconds()
+        left_s = (self._deadline - self._clock()).total_seconds()
         needed_bps = 8 * remaining_bytes / max(left_s, 1e-3)
         return min(needed_bps, pace.bit_per_s) if pace else needed_bps
 

@@ -1,6 +1,6 @@
 """How a transfer selects its congestion control, and what it takes to be told who is there."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, TextIO
@@ -10,6 +10,7 @@ from weir.congestion.choice import FAIRNESS, Interaction, Wanted
 from weir.congestion.choice.decide import Recognised
 from weir.congestion.options import RULES, Rule
 from weir.congestion.samples import Samples
+from weir.deadline import wall
 from weir.errors import BadInput
 from weir.probe.sample import Sample
 
@@ -44,6 +45,7 @@ class Settings:
             counters change, 0 for ever.
         rate: the transfer's pace outside probing, at first; None is unpaced.
         deadline: of the transfer, None without one.
+        clock: by which that is kept.
         udp: port of a responder that the path is probed by; None for ICMP.
         interaction: what the controls do; None for the shipped table.
         pattern: of active probing, such as C5-B5-C5-S5; None for passive. It is read when the path
@@ -67,6 +69,7 @@ class Settings:
     steady_s: float | None = None
     rate: Rate | None = None
     deadline: datetime | None = None
+    clock: Callable[[], datetime] = wall
     udp: int | None = None
     interaction: Interaction | None = None
     pattern: str | None = None

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from weir import _core
 from weir.errors import BadInput, Unavailable, Unsupported
+from weir.kernel_files import text_if_any
 from weir.probe import timestamps
 
 _SOL_RAW, _ICMP_FILTER = 255, 1  # <linux/socket.h>, <linux/icmp.h>
@@ -171,7 +172,7 @@ def icmp_socket(family: socket.AddressFamily) -> tuple[socket.socket, bool]:
         return socket.socket(family, socket.SOCK_RAW, protocol), True
     except OSError:
         pass
-    allowed = Path("/proc/sys/net/ipv4/ping_group_range").read_text().split()
+    allowed = text_if_any(Path("/proc/sys/net/ipv4/ping_group_range")).split()
     raise Unsupported(
         "this user may not send ICMP echo requests: net.ipv4.ping_group_range is "
         f'"{" ".join(allowed)}"; widen it (sysctl -w net.ipv4.ping_group_range="0 2147483647"), '

@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any
 
 from weir.errors import BadInput, WeirError
+from weir.kernel_files import text_if_any
 from weir.probe.carrier import FileSource, Filler, SinkCarrier, require_congestion
 from weir.probe.echo import Target, echo_to
 from weir.probe.pattern import Pattern
@@ -101,7 +102,8 @@ def carry_out(choices: Choices) -> int:
         facts = summary.facts(probe.stamped, probe.turns, own, probe.is_realtime)
         if active:
             facts["next_offset"] = active.carrier.next_offset
-            facts["slow_start_after_idle"] = _AFTER_IDLE.read_text().strip() == "1"
+            told = text_if_any(_AFTER_IDLE).strip()
+            facts["slow_start_after_idle"] = told == "1" if told else None
         view.end(facts)
     return _INTERRUPTED if signals else 0
 

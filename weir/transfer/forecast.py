@@ -10,6 +10,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from weir._core import Rate
+from weir.deadline import wall
 from weir.transfer import Progress
 
 TIME_CONSTANT_S = 5.0
@@ -75,24 +76,20 @@ class Alarm:
         return self._since_s is not None and at_s - self._since_s >= self._stands_s
 
 
-def _now() -> datetime:
-    return datetime.now().astimezone()
-
-
 class Forecast:
     """What can be said of a transfer's end.
 
     Args:
         deadline: when it is due; None if it is not.
         clock: seconds that never go back.
-        wall: the time of day, which deadlines are in.
+        wall: the time of day, which deadlines are in: by whichever clock this one is kept.
     """
 
     def __init__(
         self,
         deadline: datetime | None,
         clock: Callable[[], float] = time.monotonic,
-        wall: Callable[[], datetime] = _now,
+        wall: Callable[[], datetime] = wall,
     ) -> None:
         self._deadline = deadline
         self._clock, self._wall = clock, wall

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from weir.kernel_files import text_if_any
+
 PATH, RATE = "path", "rate"
 RECEIVER_WINDOW, RECEIVER_DISK = "receiver window", "receiver's disk"
 SEND_BUFFER, SENDER_DISK, SMALL_FILES = "send buffer", "sender's disk", "small files"
@@ -140,7 +142,10 @@ class Limits:
             most = _ROOM * self._widest
             return f'at the receiver: sysctl -w net.ipv4.tcp_rmem="{_READ_SIZES} {most}"'
         if by == SEND_BUFFER:
-            most = _ROOM * int(_WRITE_BUFFER.read_text().split()[-1])
+            sizes = text_if_any(_WRITE_BUFFER).split()
+            if not sizes:
+                return ""
+            most = _ROOM * int(sizes[-1])
             return f'here: sysctl -w net.ipv4.tcp_wmem="{_WRITE_SIZES} {most}"'
         return ""
 

@@ -8,10 +8,11 @@ import sys
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TextIO
 
+from weir import deadline
 from weir._core import Rate, Time
 from weir.errors import WeirError
 from weir.format import rate, size
@@ -113,7 +114,7 @@ class Ending(NamedTuple):
 
     Attributes:
         seconds: how long it took.
-        at: the time of day.
+        at: the time of day, by the clock that its deadline is kept by.
         limit: what kept it from being faster, where that could be told.
     """
 
@@ -121,9 +122,9 @@ class Ending(NamedTuple):
     at: datetime
     limit: "Limit | None" = None
 
-    def slack_s(self, deadline: datetime) -> float:
+    def slack_s(self, due: datetime) -> float:
         """Time to spare at the deadline, negative if it was late."""
-        return (deadline - self.at).total_seconds()
+        return (due - self.at).total_seconds()
 
 
 class View(Protocol):
@@ -152,6 +153,7 @@ def watch(
     view: View,
     companion: Companion | None = None,
     began: float | None = None,
+    clock: Callable[[], datetime] = deadline.wall,
 ) -> Ending:
     """Starts the transfer, and its companion, and shows it until it is over; when that was.
 
@@ -162,6 +164,7 @@ def watch(
         view: what shows it.
         companion: what goes with it.
         began: when it was started, on the monotonic clock; None if it was not.
+        clock: by which it is late or not.
 
     Raises:
         WeirError: the transfer failed.
@@ -189,7 +192,7 @@ def watch(
         error = interrupt
     except WeirError as failure:
         error = failure
-    seconds, at = time.monotonic() - began, datetime.now().astimezone()
+    seconds, at = time.monotonic() - began, clock()
     if companion:
         companion.stop()
     progress = transfer.progress()
@@ -237,14 +240,19 @@ class Events:
     interval = EVENT_INTERVAL
     shows_files = True
 
-    def __init__(self, request: dict[str, Any], deadline: datetime | None) -> None:
+    def __init__(
+        self,
+        request: dict[str, Any],
+        due: datetime | None,
+        clock: Callable[[], datetime] = deadline.wall,
+    ) -> None:
         self._request = request
-        self._deadline = deadline
-        self._forecast = Forecast(deadline)
+        self._deadline = due
+        self._forecast = Forecast(due, wall=clock)
 
     def start(self) -> None:  # noqa: D102 - see View
-        deadline = None if self._deadline is None else self._deadline.isoformat()
-        self._print("start", deadline=deadline, **self._request)
+        due = None if self._deadline is None else self._deadline.isoformat()
+        self._print("start", deadline=due, **self._request)
 
     def update(  # noqa: D102 - see View
         self, progress: Progress, news: list[News], _status: str
@@ -348,13 +356,14 @@ class Line:
     def __init__(
         self,
         what: str,
-        deadline: datetime | None,
+        due: datetime | None,
         stream: TextIO | None = None,
         show_hashes: bool = False,
+        clock: Callable[[], datetime] = deadline.wall,
     ) -> None:
         self._what = what
-        self._deadline = deadline
-        self._forecast = Forecast(deadline)
+        self._deadline = due
+        self._forecast = Forecast(due, wall=clock)
         self._stream = stream or sys.stderr
         self._live = self._stream.isatty()
         self.shows_files = show_hashes
