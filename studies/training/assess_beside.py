@@ -7,22 +7,28 @@ seeds; with `--begin` what is chosen for a stream that begins beside streams of 
 paths most of which are unlike those that were learned.
 """
 
+import math
 import statistics
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from studies.rig.dumbbell import bulk
+from studies.rig.dumbbell import bulk, traffic
 from studies.training.host_noise import through_hosts
 from studies.training.interaction import CONTROLS
-from studies.training.simulated import Probing, Span, seen
+from studies.training.simulated import along
+from weir import Time
 from weir.congestion.choice import Choice, Wanted, choose
 from weir.congestion.choice.decide import Recognised
 from weir.congestion.learning import Learning
 from weir.congestion.monitor import Ear, Listener
 from weir.congestion.recordings import NetworkPath
+from weir.congestion.sender import LOOK_S
 from weir.probe.sample import Sample
+from weir.sim.core import simulated
+from weir.sim.traffic import Echo
 
 PATHS = (
     "100 Mbit/s, 30 ms, 1 BDP",
@@ -72,31 +78,54 @@ def alike(own: str, *, joined: bool) -> Streams:
     return Streams(own, [(own, 0, 2 * TURN_S), *second])
 
 
-def samples(streams: Streams, path: str, rate_hz: int, seed: int) -> list[Sample]:
-    """What a prober sees of it."""
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What our side sees of streams that run.
+
+    Attributes:
+        samples: of the prober.
+        carried: what our stream's counters tell: a second, and bytes acknowledged by then.
+    """
+
+    samples: Sequence[Sample]
+    carried: Sequence[tuple[float, int]]
+
+
+def run(streams: Streams, path: str, rate_hz: int, seed: int) -> Run:
+    """What a prober sees of it, and what our stream carries."""
     on = NetworkPath.parse(path)
-    traffic = [
+    flows = [
         bulk("own", streams.own, 2.0),
         *(
             bulk(str(number), control, begin, end)
             for number, (control, begin, end) in enumerate(streams.others)
         ),
+        traffic("probe", Echo(10**9 // rate_hz, 1, 1_000_000), 0, streams.seconds),
     ]
-    (one,) = seen("", traffic, on, [Probing(rate_hz)], Span(0, streams.seconds), seed)
-    rtts_ms = through_hosts(one.rtt_ms, on, np.random.default_rng(seed))
-    return [
+    full_s = on.rtt_ns / 1e9 + 2 * on.buffer_bytes * 8 / on.rate_bps
+    end = Time(f"{streams.seconds + math.ceil(full_s)} s")
+    found = simulated(along(on, flows, seed), end, sample=Time(f"{LOOK_S} s"), trace=True)
+    echoes = found["flows"][-1]["echoes"]
+    rtts_ms = np.array([one["rtt_ns"] / 1e6 if one["replies"] else math.nan for one in echoes])
+    samples = [
         Sample(number, number * 10**9 // rate_hz, 0, () if np.isnan(rtt) else (round(rtt * 1e6),))
-        for number, rtt in enumerate(rtts_ms)
+        for number, rtt in enumerate(through_hosts(rtts_ms, on, np.random.default_rng(seed)))
     ]
+    rows = (line.split(",") for line in found["traces"]["connections"].splitlines()[1:])
+    carried = [(int(row[0]) / 1e9, int(row[-1])) for row in rows if row[1] == "own"]
+    return Run(samples, carried)
 
 
-def heard_at_s(ear: Ear, own: str, path: Sequence[Sample]) -> list[float]:
+def heard_at_s(ear: Ear, own: str, seen: Run) -> list[float]:
     """When another control would have been taken, if nobody heeds it."""
-    listener = Listener(ear, own)
+    listener, carried = Listener(ear, own), deque(seen.carried)
     at_s: list[float] = []
-    for number, sample in enumerate(path):
-        if listener.hears(sample) and not (at_s and number / ear.rate_hz < at_s[-1] + _EPISODE_S):
-            at_s.append(number / ear.rate_hz)
+    for number, sample in enumerate(seen.samples):
+        now_s = number / ear.rate_hz
+        while carried and carried[0][0] <= now_s:
+            listener.carries(*carried.popleft())
+        if listener.hears(sample) and not (at_s and now_s < at_s[-1] + _EPISODE_S):
+            at_s.append(now_s)
     return at_s
 
 
@@ -104,7 +133,7 @@ def begun(ear: Ear, path: str, cubics: int, seed: int) -> tuple[Recognised, Choi
     """Who is heard, and what is chosen, by a CUBIC stream that begins beside so many of CUBIC."""
     beside = Streams("cubic", [("cubic", 0, 16)] * cubics)
     learning, begin = Learning(ear, "cubic"), round(2 * ear.rate_hz)
-    seen_then = samples(beside, path, round(ear.rate_hz), seed)[begin:]
+    seen_then = run(beside, path, round(ear.rate_hz), seed).samples[begin:]
     found = next(filter(None, (learning.hears(one, None) for one in seen_then)))
     return found, choose(found, CONTROLS, "cubic", Wanted())
 
@@ -115,7 +144,7 @@ def begun_table(ear: Ear, runs: int) -> Iterator[str]:
     yield "|---|---|---|---|"
     for path in BEGIN_PATHS:
         for cubics in CUBICS:
-            found = [begun(ear, path, cubics, 1000 + run) for run in range(runs)]
+            found = [begun(ear, path, cubics, 1000 + number) for number in range(runs)]
             wrong = sum(choice.control == "bbr" for _, choice in found)
             unknown = sum(not one.known for one, _ in found)
             yield f"| {path} | {cubics} | {wrong} of {runs} | {unknown} |"
@@ -135,8 +164,8 @@ def table(ear: Ear, runs: int) -> Iterator[str]:
 def _line(ear: Ear, path: str, own: str, runs: int) -> str:
     def heard(streams: Streams) -> list[list[float]]:
         return [
-            heard_at_s(ear, own, samples(streams, path, round(ear.rate_hz), 1000 + run))
-            for run in range(runs)
+            heard_at_s(ear, own, run(streams, path, round(ear.rate_hz), 1000 + number))
+            for number in range(runs)
         ]
 
     turns = heard(turned(own))

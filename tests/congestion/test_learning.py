@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from studies.training.assess_beside import Streams, begun, samples
+from studies.training.assess_beside import Streams, begun, run
 from weir.congestion.choice import Interaction, Wanted, choose
 from weir.congestion.choice.reach import LOSS_BASED
 from weir.congestion.classify.recogniser import Recogniser
@@ -120,7 +120,7 @@ def test_beside_a_stream_that_has_just_begun_it_is_heard_who_is_there(other, has
     """A simulated path on which our CUBIC begins at 2 s; the simulator knows who was there."""
     path = "100 Mbit/s, 30 ms, 1 BDP"
     for seed in (1, 2, 3):
-        seen = samples(Streams("cubic", [(other, 0, 13)]), path, RATE_HZ, seed)
+        seen = run(Streams("cubic", [(other, 0, 13)]), path, RATE_HZ, seed).samples
         learning = Learning(Recogniser.shipped(), "cubic")
         found = next(filter(None, (learning.hears(one, None) for one in seen[2 * RATE_HZ :])))
         assert (found.bbr > 0.5) == has_bbr, f"seed {seed}"
@@ -146,7 +146,7 @@ def test_bbr_is_taken_beside_many_streams_of_it_and_not_beside_what_seems_so(
     for seed in (51, 52):
         learning = Learning(ear, "cubic")
         streams = Streams("cubic", [(one, 0, 13) for one in others])
-        seen = samples(streams, path, RATE_HZ, seed)[2 * RATE_HZ :]
+        seen = run(streams, path, RATE_HZ, seed).samples[2 * RATE_HZ :]
         found = next(filter(None, (learning.hears(one, None) for one in seen)))
         chosen = choose(found, ("bbr", "cubic"), "cubic", Wanted())
         assert (chosen.control == "bbr") == takes_bbr

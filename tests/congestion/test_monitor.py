@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from studies.training.assess_beside import Streams, alike, heard_at_s, samples, turned
+from studies.training.assess_beside import Streams, alike, heard_at_s, run, turned
 from studies.training.interaction import CONTROLS
 from weir.congestion import monitor
 from weir.congestion.choice import Wanted, choose
@@ -212,17 +212,18 @@ PATH = "100 Mbit/s, 30 ms, 1 BDP"
 
 
 def cubic_joins():
-    return samples(Streams("bbr", [("cubic", 40, 80)]), PATH, RATE_HZ, seed=21)
+    return run(Streams("bbr", [("cubic", 40, 80)]), PATH, RATE_HZ, seed=21).samples
 
 
 def something_shakes_the_path():
     """As nothing does that was learned: each reply is up to 20 ms late."""
     draw = np.random.default_rng(21)
+    quiet = run(Streams("bbr", [("bbr", 79, 80)]), PATH, RATE_HZ, 21).samples
     return [
         replace(one, rtts_ns=tuple(rtt + draw.integers(20_000_000) for rtt in one.replies_ns))
         if number > 40 * RATE_HZ
         else one
-        for number, one in enumerate(samples(Streams("bbr", [("bbr", 79, 80)]), PATH, RATE_HZ, 21))
+        for number, one in enumerate(quiet)
     ]
 
 
@@ -245,16 +246,16 @@ def test_another_background_is_heard_soon_and_the_same_one_never(own):
     """The turn is after a minute; the simulator says who is there."""
     recogniser = Recogniser.shipped()
     for seed in (1, 2, 3):
-        at_s = heard_at_s(recogniser, own, samples(turned(own), PATH, RATE_HZ, seed))
+        at_s = heard_at_s(recogniser, own, run(turned(own), PATH, RATE_HZ, seed))
         assert at_s, f"seed {seed}: it was never heard"
         assert 60 < at_s[0] < 85, f"seed {seed}"
-        same = samples(alike(own, joined=False), PATH, RATE_HZ, seed)
+        same = run(alike(own, joined=False), PATH, RATE_HZ, seed)
         assert heard_at_s(recogniser, own, same) == [], f"seed {seed}"
 
 
 def test_too_few_samples_and_other_controls_tell_nothing():
     recogniser = Recogniser.shipped()
-    seen = samples(alike("cubic", joined=False), PATH, RATE_HZ, 1)
+    seen = run(alike("cubic", joined=False), PATH, RATE_HZ, 1).samples
     assert recogniser.beside(seen[: 5 * RATE_HZ - 1], "cubic") is None
     assert recogniser.beside(seen[: 5 * RATE_HZ], "cubic") is not None
     assert recogniser.beside(seen, "dctcp") is None

@@ -271,6 +271,25 @@ def test_beside_bursts_of_our_own_nothing_is_said(recogniser):
     assert "bursts" in found.why
 
 
+@pytest.mark.parametrize(
+    ("label", "own", "is_known"),
+    [("B1-C1", "cubic", False), ("B1-C0", "bbr", True), ("C1-C1", "cubic", True)],
+)
+def test_on_paths_shorter_than_any_learned_from_no_other_bbr_is_believed_in(
+    recogniser, monkeypatch, label, own, is_known
+):
+    """Whatever is heard there; the queue was empty once, before the last five seconds."""
+    heard = np.array([[float(one == label) for one in recogniser.labels]])
+    monkeypatch.setattr(Recogniser, "judge", lambda *_: (heard, np.ones(1)))
+    shortest_ms = 1e3 * USUAL.rtts_s[0]
+    for least_ms, is_usual in ((shortest_ms, True), (shortest_ms - 0.1, False)):
+        seen = samples([least_ms, *[25.0] * 8 * HZ])
+        found = recogniser.beside(seen, own)
+        assert found.known == (is_usual or is_known)
+        assert found.known or "9.9 ms are shorter than any" in found.why
+        assert recogniser.recognise(seen).known == (is_usual or label == "C1-C1")
+
+
 def test_the_longest_window_that_fits_is_looked_at(recogniser):
     assert recogniser.seconds == (5, 10, 20)
     assert recogniser.rate_hz == HZ

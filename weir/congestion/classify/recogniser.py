@@ -12,7 +12,7 @@ import os
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,11 @@ VERSION = 1
 SHIPPED = Path(__file__).with_name("recogniser.npz")
 UNUSUAL = 0.04
 """Windows with a lower p-value are unlike anything seen."""
+SHORTEST_MS = 10.0
+"""Round-trip time of the shortest paths that it learned from, but for idle ones."""
+SHORT_BBR = 0.2
+"""On shorter ones BBR is not believed to be there that is as likely as this, or likelier: between
+two samples a control does there what it is told by elsewhere."""
 MISSING_MAX = 0.3
 """With a larger share of samples unanswered nothing is said."""
 _DAMAGED = (  # what reading a file that is not a recogniser, or half of one, may raise
@@ -158,9 +163,7 @@ class Recogniser:
         Raises:
             BadInput: they are fewer than the shortest window has, or come at another rate.
         """
-        if any(one.segment and not one.segment.upper().startswith("S") for one in samples):
-            return self._nothing("unknown: bursts of our own were on the path")
-        return self.of_series(self._series(samples))
+        return _unless_short(self._heard(samples), _first_replies_ms(samples))
 
     def beside(self, samples: Sequence[Sample], own: str) -> Recognition | None:
         """Says who else is on the path of these samples, on which one stream of our own sends.
@@ -175,9 +178,10 @@ class Recogniser:
         size = self.seconds[0] * self.rate_hz
         if own not in OWN or len(samples) < size:
             return None
-        heard = self.recognise(samples[-size:])
+        heard = self._heard(samples[-size:])
         others, bbr = without(own, heard.probabilities)
-        return Recognition(others, bbr, heard.known, f"beside our own {own.upper()}, {heard.why}")
+        found = Recognition(others, bbr, heard.known, f"beside our own {own.upper()}, {heard.why}")
+        return _unless_short(found, _first_replies_ms(samples))
 
     def of_series(self, rtt_ms: Values) -> Recognition:
         """As `recognise`, of round-trip times in ms at `rate_hz`; NaN is a missing one.
@@ -186,6 +190,16 @@ class Recogniser:
             BadInput: they are fewer than the shortest window has.
         """
         rtt_ms = np.asarray(rtt_ms, dtype=np.float64)
+        return _unless_short(self._heard_in(rtt_ms), rtt_ms)
+
+    def _heard(self, samples: Sequence[Sample]) -> Recognition:
+        """As `recognise`, on paths of whatever length."""
+        if any(one.segment and not one.segment.upper().startswith("S") for one in samples):
+            return self._nothing("unknown: bursts of our own were on the path")
+        return self._heard_in(self._series(samples))
+
+    def _heard_in(self, rtt_ms: Values) -> Recognition:
+        """As `of_series`, on paths of whatever length."""
         fitting = [one for one in self.seconds if one * self.rate_hz <= len(rtt_ms)]
         if not fitting:
             raise BadInput(
@@ -232,7 +246,21 @@ class Recogniser:
             )
         # So that the last one is among them.
         taken = samples[(len(samples) - 1) % every :: every]
-        return np.array([next(iter(sample.replies_ns), np.nan) for sample in taken]) / 1e6
+        return _first_replies_ms(taken)
+
+
+def _first_replies_ms(samples: Sequence[Sample]) -> Values:
+    """NaN where a sample has none."""
+    return np.array([next(iter(sample.replies_ns), np.nan) for sample in samples]) / 1e6
+
+
+def _unless_short(found: Recognition, rtt_ms: Values) -> Recognition:
+    """What was found, but unknown where BBR may be there on a path shorter than any learned."""
+    least = np.fmin.reduce(rtt_ms)
+    if not found.known or found.bbr < SHORT_BBR or not least < SHORTEST_MS:
+        return found
+    why = f"unknown: round trips of {least:.1f} ms are shorter than any that was learned from"
+    return replace(found, known=False, why=why)
 
 
 def _why(shares: Mapping[str, float], known: bool, window: Values, seconds: int) -> str:
