@@ -262,6 +262,8 @@ class Relay:
         held: tuple[int, int, int, int] | None = None,
         announced: bool = False,
         gone_after_s: int | None = None,
+        heard_within_s: int | None = None,
+        each_at_most: int | None = None,
     ) -> Relay:
         """The end towards clients; no server: each client's own, by TPROXY.
 
@@ -273,6 +275,10 @@ class Relay:
 
         `gone_after_s`: after so many seconds a client that is silent, and is not there when it is
         asked, is given up (100 where nothing is said); so it is with the other kinds of relays.
+
+        `heard_within_s`: within so many seconds there is a sign of the other end, or the aggregate
+        is given up (40). `each_at_most`: connections that a client's address may have at a time
+        (16384), with IPv6 a network of 64 bits.
         """
     @staticmethod
     def split(
@@ -283,6 +289,7 @@ class Relay:
         congestion: str | None,
         announced: bool = False,
         gone_after_s: int | None = None,
+        heard_within_s: int | None = None,
     ) -> Relay:
         """The end towards servers: whence aggregates may come, and which servers they may reach.
 

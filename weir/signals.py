@@ -7,6 +7,15 @@ from collections.abc import Callable, Iterator
 _ENDS = {signal.SIGINT, signal.SIGTERM}
 
 
+def came_within(wait_s: float) -> bool:
+    """Whether one that is held back comes within so long.
+
+    What Python gives a process that was stopped meanwhile, and goes on too late, is no signal.
+    """
+    told = signal.sigtimedwait(_ENDS, wait_s)
+    return told is not None and told.si_signo in _ENDS
+
+
 @contextlib.contextmanager
 def awaited() -> Iterator[Callable[[], object]]:
     """Holds back Ctrl-C and a polite kill; what it gives waits for one of them.

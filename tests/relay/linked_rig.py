@@ -11,6 +11,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from weir.relay import control
 
 HERE = "127.0.0.1"
@@ -52,6 +54,33 @@ def until(is_so, what: str) -> None:
         threading.Event().wait(0.001)
 
 
+def fill(client: socket.socket) -> None:
+    """Sends until nothing more is taken for a while."""
+    client.setblocking(False)
+    waited = 0
+    while waited < 30:
+        try:
+            client.send(bytes(1 << 16))
+            waited = 0
+        except BlockingIOError:
+            waited += 1
+            threading.Event().wait(0.01)
+    client.settimeout(PATIENCE_S)
+
+
+def reasons(path: Path) -> list[str]:
+    """Why connections of a relay, and its aggregates, were broken."""
+    told = control.ask(path, {})
+    return [x for one in (told, *told.get("aggregates", ())) for x in one["reasons"]]
+
+
+def assert_reset(end: socket.socket) -> None:
+    """Reads until a connection is reset, which is to come before its end."""
+    with pytest.raises(ConnectionResetError):
+        while end.recv(1 << 18):
+            pass
+
+
 class Ends:
     """Both ends of an aggregate between clients and a server, as processes.
 
@@ -62,12 +91,18 @@ class Ends:
     """
 
     def __init__(
-        self, folder: Path, server: int, linked: str | None, listen: str, *more: str
+        self,
+        folder: Path,
+        server: int,
+        linked: str | None,
+        listen: str,
+        more: tuple[str, ...],
+        of_split: tuple[str, ...],
     ) -> None:
         self.path, self.split_path = folder / "join.sock", folder / "split.sock"
         to = f"{HERE}:{server}"
         far = ("--from", HERE, "--to", to, "--control", str(self.split_path))
-        self.split, port = _started("split", *far)
+        self.split, port = _started("split", *far, *of_split)
         told = () if linked is None else ("--linked-ack", linked)
         ends = ("--split", f"{HERE}:{port}", "--server", to, "--control", str(self.path))
         self.join, self.port = _started("join", *ends, *told, *more, listen=listen)
@@ -104,13 +139,18 @@ def _started(*arguments: str, listen: str = HERE) -> tuple["subprocess.Popen[str
 
 @contextlib.contextmanager
 def relayed(
-    folder: Path, server: int, linked: str | None, listen: str = HERE, more: tuple[str, ...] = ()
+    folder: Path,
+    server: int,
+    linked: str | None,
+    listen: str = HERE,
+    more: tuple[str, ...] = (),
+    of_split: tuple[str, ...] = (),
 ) -> Iterator[Ends]:
     """Relays that run until the block is left; then none is left, however it ended.
 
-    `more` are options of the join end.
+    `more` are options of the join end, `of_split` of the other one.
     """
-    ends = Ends(folder, server, linked, listen, *more)
+    ends = Ends(folder, server, linked, listen, more, of_split)
     try:
         yield ends
     finally:

@@ -160,6 +160,24 @@ def test_weights_share_a_full_aggregate_and_change_while_it_runs(server, tmp_pat
                 client.close()
 
 
+def test_one_client_has_as_many_connections_as_it_may_and_no_more(server, tmp_path):
+    path = tmp_path / "join.sock"
+    with joined(server.port, "--control", path, "--each-at-most", 2) as port:
+        until(lambda: control.ask(path, {})["is_connected"], "an aggregate")
+        with contextlib.ExitStack() as stack:
+            for _ in range(2):
+                stack.enter_context(connected(port, "127.0.0.2"))
+            until(lambda: len(control.ask(path, {})["flows"]) == 2, "both are there")
+            with pytest.raises(ConnectionResetError), connected(port, "127.0.0.2") as third:
+                third.recv(1)
+            with connected(port, "127.0.0.3") as other:
+                other.sendall(b"else")
+                other.shutdown(socket.SHUT_WR)
+                assert other.recv(100) == b"4"
+        told = subprocess.run([*WEIR, "status", path], capture_output=True, text=True, check=True)
+        assert "its address has 2 connections already" in told.stdout
+
+
 def test_a_client_of_weight_0_is_held_and_not_for_ever(server, tmp_path):
     path = tmp_path / "join.sock"
     with joined(server.port, "--control", path, "--weight", "127.0.0.2=0") as port:
@@ -395,6 +413,8 @@ def test_a_connection_begins_with_its_congestion_control(kind):
     [
         (("join", "--split", "127.0.0.1:1", "--cca", "nothing"), "setting the congestion control"),
         (("join", "--split", "127.0.0.1:1", "--gone-after", "4"), "wanted whole seconds, 5 to"),
+        (("join", "--split", "127.0.0.1:1", "--each-at-most", "0"), "connections, 1 to 65532"),
+        (("join", "--split", "127.0.0.1:1", "--heard-within", "3601"), "seconds, 5 to 3600"),
         (("join", "--split", "nowhere", "--server", "1.2.3.4:5"), "wanted ADDRESS:PORT"),
         (("join", "--split", "127.0.0.1:1", "--weight", "10.0.0.0/8"), "wanted NETWORK=WEIGHT"),
         (("join", "--split", "127.0.0.1:1", "--weight", "10.0.0.0/8=1001"), "from 0 to 1000"),

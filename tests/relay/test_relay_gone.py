@@ -6,11 +6,10 @@ was told by --gone-after; whoever is left is then reset, and `weir relay status`
 
 import contextlib
 import socket
-import threading
 from collections.abc import Iterator
 
 import pytest
-from linked_rig import PATIENCE_S, until
+from linked_rig import assert_reset, fill, reasons, until
 from router_rig import CLIENT, Node, commands, connected, operated, row
 
 from weir.relay import control
@@ -23,31 +22,6 @@ GONE = "its host is gone without a word"
 def nodes() -> Iterator[dict[str, Node]]:
     with row() as found:
         yield found
-
-
-def fill(client: socket.socket) -> None:
-    """Sends until nothing more is taken for a while."""
-    client.setblocking(False)
-    waited = 0
-    while waited < 30:
-        try:
-            client.send(bytes(1 << 16))
-            waited = 0
-        except BlockingIOError:
-            waited += 1
-            threading.Event().wait(0.01)
-    client.settimeout(PATIENCE_S)
-
-
-def reasons(path) -> list[str]:
-    told = control.ask(path, {})
-    return [x for one in (told, *told.get("aggregates", ())) for x in one["reasons"]]
-
-
-def assert_reset(end: socket.socket) -> None:
-    with pytest.raises(ConnectionResetError):
-        while end.recv(1 << 18):
-            pass
 
 
 @pytest.mark.parametrize("gone", ["client", "server"])

@@ -3,8 +3,7 @@
 import argparse
 import contextlib
 import json
-import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from weir.errors import BadInput, Unavailable
 from weir.format import size
 from weir.listener import port_of
 from weir.printable import printable
-from weir.relay import GONE_AFTER_S, Relay, allowed, control, hold, weights
+from weir.relay import GONE_AFTER_S, HEARD_WITHIN_S, Relay, allowed, control, hold, weights
 
 _LOOK_S = 0.2
 
@@ -38,6 +37,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "told: `weir relay status` says how much that is",
     )
     _announced(join)
+    _heard_within(join)
+    join.add_argument(
+        "--each-at-most",
+        type=_whole("connections", (1, control.UID_MAX)),
+        metavar="N",
+        help="connections that a client's address may have at a time (16384)",
+    )
     split = _runs(commands, "split", "take joined connections apart, towards their servers", _split)
     split.add_argument(
         "--from",
@@ -56,6 +62,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     _as_client(split)
     _announced(split)
+    _heard_within(split)
     proxy = _runs(commands, "proxy", "end each client's connection, and open another one", _proxy)
     _server(proxy)
     _as_client(proxy)
@@ -86,7 +93,7 @@ def _runs(commands: Any, name: str, summary: str, action: Any) -> argparse.Argum
     )
     parser.add_argument(
         "--gone-after",
-        type=_gone_after,
+        type=_whole("seconds", GONE_AFTER_S),
         metavar="SECONDS",
         help="who is silent for so long, and not there when asked, is given up (100)",
     )
@@ -95,11 +102,24 @@ def _runs(commands: Any, name: str, summary: str, action: Any) -> argparse.Argum
     return parser
 
 
-def _gone_after(text: str) -> int:
-    least, most = GONE_AFTER_S
-    if not (text.isascii() and text.isdigit() and least <= int(text) <= most):
-        raise argparse.ArgumentTypeError(f"{text!r}: wanted whole seconds, {least} to {most}")
-    return int(text)
+def _whole(what: str, bounds: tuple[int, int]) -> Callable[[str], int]:
+    least, most = bounds
+
+    def read(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and least <= int(text) <= most):
+            raise argparse.ArgumentTypeError(f"{text!r}: wanted whole {what}, {least} to {most}")
+        return int(text)
+
+    return read
+
+
+def _heard_within(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--heard-within",
+        type=_whole("seconds", HEARD_WITHIN_S),
+        metavar="SECONDS",
+        help="without a sign of the other end for so long, all of an aggregate is reset (40)",
+    )
 
 
 def _server(parser: argparse.ArgumentParser) -> None:
@@ -148,8 +168,8 @@ def _joined(
     held: tuple[int, int, int, int] | None,
 ) -> Relay:
     is_told = args.linked_ack is not None
-    asked = (is_told, held, args.announced, args.gone_after)
-    return Relay.join(*ends, *asked)
+    asked = (is_told, held, args.announced, args.gone_after, args.heard_within)
+    return Relay.join(*ends, *asked, args.each_at_most)
 
 
 def _check_announced(args: argparse.Namespace) -> None:
@@ -170,7 +190,8 @@ def _split(args: argparse.Namespace) -> int:
         raise BadInput("--as-client and --announced: switches give servers the clients' addresses")
     _check_announced(args)
     ends = (args.listen, args.origins, servers, args.as_client, args.cca)
-    return _serve(args, lambda: Relay.split(*ends, args.announced, args.gone_after))
+    asked = (args.announced, args.gone_after, args.heard_within)
+    return _serve(args, lambda: Relay.split(*ends, *asked))
 
 
 def _proxy(args: argparse.Namespace) -> int:
@@ -189,9 +210,8 @@ def _serve(args: argparse.Namespace, start: Any) -> int:
             print(json.dumps({"event": "listening", "host": host, "port": port}), flush=True)
         else:
             print(f"listening on {f'[{host}]' if ':' in host else host}:{port}", flush=True)
-        told = None
-        while told is None and not relay.is_over():
-            told = signal.sigtimedwait((signal.SIGINT, signal.SIGTERM), _LOOK_S)
+        while not relay.is_over() and not signals.came_within(_LOOK_S):
+            pass
         if (reason := relay.stop()) is not None:
             raise Unavailable(reason)
     return 0

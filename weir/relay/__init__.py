@@ -13,8 +13,11 @@ from weir.listener import port_of
 WEIGHT_MAX = 1_000
 # Bounds of how long who is silent may be gone: the kernel asks four times, in whole seconds.
 GONE_AFTER_S = (5, 36_000)
+# Bounds of how long the other end of an aggregate may give no sign. A packet that is lost comes a
+# second later, and is lost again.
+HEARD_WITHIN_S = (5, 3_600)
 
-__all__ = ["GONE_AFTER_S", "Relay", "allowed", "weights"]
+__all__ = ["GONE_AFTER_S", "HEARD_WITHIN_S", "Relay", "allowed", "weights"]
 
 
 def allowed(texts: Iterable[str]) -> list[tuple[str, int | None]]:

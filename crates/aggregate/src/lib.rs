@@ -3,12 +3,14 @@
 //! kernel's sockets around it, `weir-packet` simulated ones.
 //!
 //! [`frame`] and [`message`] are what goes over an aggregate, [`turns`] whose data go next,
-//! [`window`] how much of a flow may be under way, [`linked_ack`] what may be acknowledged.
+//! [`window`] how much of a flow may be under way, [`linked_ack`] what may be acknowledged,
+//! [`pulse`] whether the other end runs.
 
 mod error;
 pub mod frame;
 pub mod linked_ack;
 pub mod message;
+pub mod pulse;
 pub mod turns;
 pub mod window;
 

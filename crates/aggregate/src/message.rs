@@ -5,14 +5,15 @@
 //! there before the flow's data.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
 
 use crate::ProtocolError;
 use crate::frame::{CONTROL, Uid, header, is_flow};
 
 /// What an aggregate begins with, both ways, so that nothing else is taken for one.
 const MAGIC: [u8; 8] = *b"WEIRJOIN";
-/// The version of the protocol; 2 has long frames, 3 the reason [`Reason::Gone`].
-pub const VERSION: u8 = 3;
+/// The version of the protocol; 2 has long frames, 3 the reason [`Reason::Gone`], 4 signs of life.
+pub const VERSION: u8 = 4;
 
 /// Why a flow ended before its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +112,11 @@ pub enum Message {
         /// The flow.
         uid: Uid,
     },
+    /// The sender is there: said where it has said nothing else for a while ([`crate::pulse`]).
+    Alive {
+        /// How long it waits for a sign of the other end; at least one, in whole milliseconds.
+        patience: Duration,
+    },
 }
 
 impl Message {
@@ -145,6 +151,11 @@ impl Message {
             }
             Self::Closed { uid } => of_flow(out, 7, uid),
             Self::TellAcknowledged => out.push(8),
+            Self::Alive { patience } => {
+                out.push(9);
+                let ms = u32::try_from(patience.as_millis()).unwrap_or(u32::MAX);
+                out.extend_from_slice(&ms.to_be_bytes());
+            }
         }
         let head = header(CONTROL, out.len() - begin - 4);
         out[begin..begin + 4].copy_from_slice(&head);
@@ -170,6 +181,7 @@ impl Message {
             6 => Self::Reset { uid: fields.uid()?, reason: Reason::of(fields.byte()?)? },
             7 => Self::Closed { uid: fields.uid()? },
             8 => Self::TellAcknowledged,
+            9 => Self::Alive { patience: fields.patience()? },
             kind => return Err(ProtocolError(format!("a message of the kind {kind}"))),
         };
         if fields.0.is_empty() {
@@ -225,6 +237,13 @@ impl Fields<'_> {
 
     fn offset(&mut self) -> Result<u64, ProtocolError> {
         self.take().map(u64::from_be_bytes)
+    }
+
+    fn patience(&mut self) -> Result<Duration, ProtocolError> {
+        match self.take().map(u32::from_be_bytes)? {
+            0 => Err(ProtocolError("an end without any patience".into())),
+            ms => Ok(Duration::from_millis(ms.into())),
+        }
     }
 
     fn address(&mut self) -> Result<SocketAddr, ProtocolError> {

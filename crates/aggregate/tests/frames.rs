@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use proptest::prelude::*;
 use weir_aggregate::ProtocolError;
@@ -163,6 +164,7 @@ fn messages_come_out_as_they_went_in() {
         Message::Reset { uid: 9, reason: Reason::Forbidden },
         Message::Closed { uid: 9 },
         Message::TellAcknowledged,
+        Message::Alive { patience: Duration::from_millis(40_001) },
     ] {
         let mut bytes = Vec::new();
         message.write(&mut bytes);

@@ -7,8 +7,9 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use weir_relay::{
-    Allowed, Announced, Announcement, Filter, GONE_AFTER, Join, JoinSettings, LinkedAck, Network,
-    Offered, Proxy, ProxySettings, Split, SplitSettings, Stage, Status, Weights,
+    Allowed, Announced, Announcement, EACH_AT_MOST, Filter, GONE_AFTER, HEARD_WITHIN, Join,
+    JoinSettings, LinkedAck, Network, Offered, Proxy, ProxySettings, Split, SplitSettings, Stage,
+    Status, Weights,
 };
 
 use crate::BadInput;
@@ -31,7 +32,7 @@ impl Relay {
     #[staticmethod]
     #[pyo3(signature = (
         listen, split, server, weights, congestion, told=false, held=None, announced=false,
-        gone_after_s=None
+        gone_after_s=None, heard_within_s=None, each_at_most=None
     ))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn join(
@@ -44,6 +45,8 @@ impl Relay {
         held: Option<(i32, i32, u32, u32)>,
         announced: bool,
         gone_after_s: Option<u32>,
+        heard_within_s: Option<u32>,
+        each_at_most: Option<u16>,
     ) -> PyResult<Self> {
         let announced = announced.then(Announced::default);
         let linked_ack = match held {
@@ -61,15 +64,19 @@ impl Relay {
             congestion,
             linked_ack,
             announced: announced.clone(),
-            gone_after: gone_after(gone_after_s),
+            gone_after: seconds(gone_after_s, GONE_AFTER),
+            each_at_most: each_at_most.map_or(EACH_AT_MOST, usize::from),
+            heard_within: seconds(heard_within_s, HEARD_WITHIN),
         };
         Ok(Self::of(Kind::Join(Join::start(settings).map_err(refused)?), announced))
     }
 
     #[staticmethod]
     #[pyo3(signature = (
-        listen, origins, servers, as_client, congestion, announced=false, gone_after_s=None
+        listen, origins, servers, as_client, congestion, announced=false, gone_after_s=None,
+        heard_within_s=None
     ))]
+    #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn split(
         listen: &str,
         origins: Vec<String>,
@@ -78,6 +85,7 @@ impl Relay {
         congestion: Option<String>,
         announced: bool,
         gone_after_s: Option<u32>,
+        heard_within_s: Option<u32>,
     ) -> PyResult<Self> {
         let announced = announced.then(Announced::default);
         let allowed = |(text, port): &(String, Option<u16>)| -> PyResult<Allowed> {
@@ -90,7 +98,8 @@ impl Relay {
             as_client,
             congestion,
             announced: announced.clone(),
-            gone_after: gone_after(gone_after_s),
+            gone_after: seconds(gone_after_s, GONE_AFTER),
+            heard_within: seconds(heard_within_s, HEARD_WITHIN),
         };
         Ok(Self::of(Kind::Split(Split::start(settings).map_err(refused)?), announced))
     }
@@ -109,7 +118,7 @@ impl Relay {
             server: server.map(address).transpose()?,
             as_client,
             congestion,
-            gone_after: gone_after(gone_after_s),
+            gone_after: seconds(gone_after_s, GONE_AFTER),
         };
         Ok(Self::of(Kind::Proxy(Proxy::start(settings).map_err(refused)?), None))
     }
@@ -252,8 +261,8 @@ fn address(text: &str) -> PyResult<SocketAddr> {
     text.parse().map_err(|_| BadInput::new_err(format!("{text:?}: wanted ADDRESS:PORT")))
 }
 
-fn gone_after(told_s: Option<u32>) -> Duration {
-    told_s.map_or(GONE_AFTER, |seconds| Duration::from_secs(seconds.into()))
+fn seconds(told_s: Option<u32>, otherwise: Duration) -> Duration {
+    told_s.map_or(otherwise, |seconds| Duration::from_secs(seconds.into()))
 }
 
 fn network(text: &str) -> PyResult<Network> {

@@ -21,6 +21,7 @@ use weir_aggregate::frame::{
     long_header,
 };
 use weir_aggregate::message::{Message, Reason, VERSION};
+use weir_aggregate::pulse::Pulse;
 use weir_aggregate::turns::Turns;
 use weir_aggregate::window::{STEP_MAX, step, window};
 
@@ -41,6 +42,8 @@ const BULK: usize = 8 << 10;
 const SMALL_MAX: u8 = 4;
 /// How often one looks how much the aggregate carries.
 const RATED: Duration = Duration::from_millis(10);
+/// How often one looks whether the other end has given a sign.
+const LOOK: Duration = Duration::from_millis(50);
 /// The key of the aggregate's own events; a flow's is its UID.
 pub(crate) const AGGREGATE: u64 = 1 << 32;
 
@@ -93,6 +96,10 @@ pub(crate) struct Shared {
     step: u64,
     is_greeted: bool,
     begun: Instant,
+    pulse: Pulse,
+    patience: Duration,
+    /// When it was last looked whether the other end has given a sign.
+    looked: Instant,
     /// Something that has arrived may not have been read.
     is_readable: bool,
     /// Its end has arrived, which reading is to come to.
@@ -100,12 +107,18 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Begins with a connected socket, which was prepared, and greets the other end.
-    pub(crate) fn new(socket: Socket, status: Status) -> Result<Self, RelayError> {
+    /// Begins with a connected socket, which was prepared, and greets the other end, of which
+    /// there is to be a sign within its patience.
+    pub(crate) fn new(
+        socket: Socket,
+        status: Status,
+        patience: Duration,
+    ) -> Result<Self, RelayError> {
         let poll = Poll::new()?;
         poll.add(&socket, AGGREGATE)?;
         let mut out = Vec::with_capacity(2 * BUFFER);
         Message::Hello { version: VERSION }.write(&mut out);
+        Message::Alive { patience }.write(&mut out);
         Ok(Self {
             poll,
             flows: HashMap::new(),
@@ -127,6 +140,9 @@ impl Shared {
             step: STEP_MAX,
             is_greeted: false,
             begun: Instant::now(),
+            pulse: Pulse::new(patience),
+            patience,
+            looked: Instant::now(),
             is_readable: true,
             is_closing: false,
         })
@@ -248,6 +264,7 @@ impl Shared {
             if count == 0 {
                 break;
             }
+            self.pulse.said();
             self.written += written;
         }
         if self.waiting() == 0 {
@@ -301,7 +318,10 @@ impl Shared {
                 }
             };
             match got {
-                Got::Some(count) => taken += count,
+                Got::Some(count) => {
+                    self.pulse.heard();
+                    taken += count;
+                }
                 Got::Nothing => self.is_readable = false,
                 Got::End => done = Err(RelayError::Aggregate(io::ErrorKind::UnexpectedEof.into())),
                 Got::Broken(error) => done = Err(RelayError::Aggregate(error)),
@@ -370,11 +390,17 @@ impl Shared {
             let Piece::Control(data) = piece else {
                 return Err(RelayError::Protocol("it does not begin with a greeting".into()));
             };
-            let Message::Hello { version: VERSION } = Message::read(data)? else {
-                return Err(RelayError::Protocol("it is of another version".into()));
+            return match Message::read(data)? {
+                Message::Hello { version: VERSION } => {
+                    self.is_greeted = true;
+                    Ok(())
+                }
+                Message::Hello { version } => Err(RelayError::Protocol(format!(
+                    "it speaks version {version} of it, and this one {VERSION}: both ends have to \
+                     be of the same version of Weir"
+                ))),
+                _ => Err(RelayError::Protocol("it does not begin with a greeting".into())),
             };
-            self.is_greeted = true;
-            return Ok(());
         }
         match piece {
             Piece::Data(uid, data) => self.take(end, uid, data),
@@ -392,6 +418,10 @@ impl Shared {
                     if self.flows.get_mut(&uid).is_some_and(|flow| flow.outgoing.open(until)) {
                         self.turns.wake(uid);
                     }
+                    Ok(())
+                }
+                Message::Alive { patience } => {
+                    self.pulse.asked(patience);
                     Ok(())
                 }
                 message => end.hear(self, message),
@@ -583,9 +613,28 @@ impl Shared {
         if self.is_readable {
             self.empty(end)?;
         }
+        self.look()?;
         self.tell_acknowledged(end);
         self.rate();
         self.fill(end)
+    }
+
+    /// Whether the other end has given a sign in time, what has arrived was read before; it is
+    /// given one where nothing else is on its way to it.
+    fn look(&mut self) -> Result<(), RelayError> {
+        let passed = self.looked.elapsed();
+        if passed < LOOK {
+            return Ok(());
+        }
+        self.looked = Instant::now();
+        self.pulse.pass(passed);
+        if self.pulse.is_lost() {
+            return Err(RelayError::Silent(self.patience));
+        }
+        if self.pulse.is_due() && self.waiting() == 0 {
+            self.tell(Message::Alive { patience: self.patience });
+        }
+        Ok(())
     }
 
     /// Has turns, and steps of room, be as large as a fast aggregate can bear: each costs the same.
@@ -605,6 +654,10 @@ impl Shared {
         for (_, flow) in self.flows.drain() {
             socket::reset(&flow.socket);
             self.status.note(format!("{}: {why}", flow.client));
+        }
+        if let RelayError::Silent(_) = why {
+            // Should it wake, it is not to hand on what belongs to nobody any more.
+            socket::reset(&self.socket);
         }
         self.status.is_connected = false;
         self.status

@@ -1,6 +1,7 @@
 //! What can go wrong with an aggregate as a whole.
 
 use std::io;
+use std::time::Duration;
 
 use weir_aggregate::ProtocolError;
 
@@ -13,6 +14,10 @@ pub enum RelayError {
     /// The other end of the aggregate is gone.
     #[error("the aggregate ended: {0}")]
     Aggregate(io::Error),
+    /// The other end's kernel may be there; it is not.
+    #[error("the other end of the aggregate has said nothing for {} s: it is stopped, or hangs",
+            .0.as_secs())]
+    Silent(Duration),
     /// The kernel refused something that the relay cannot do without.
     #[error("{what}: {error}")]
     System {

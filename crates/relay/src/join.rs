@@ -16,7 +16,7 @@ use crate::control::{Control, TICK, Worker, locked};
 use crate::flow::{Flow, Side};
 use crate::hold::{Hold, Kept};
 use crate::poll::Poll;
-use crate::settings::{JoinSettings, LinkedAck, Weights};
+use crate::settings::{JoinSettings, LinkedAck, Network, Weights};
 use crate::socket;
 use crate::status::Status;
 use weir_aggregate::frame::{Uid, UidPool};
@@ -126,7 +126,7 @@ impl Runner {
             match self.connect() {
                 Ok(aggregate) => {
                     let before = control.status().clone();
-                    let shared = Shared::new(aggregate, before)?;
+                    let shared = Shared::new(aggregate, before, self.settings.heard_within)?;
                     *control.status() = self.serve(control, shared)?;
                     pause = PAUSES.0;
                 }
@@ -149,7 +149,7 @@ impl Runner {
         // kernel goes on to pace.
         socket::set_congestion(&socket, congestion)?;
         socket.connect_timeout(&SockAddr::from(split), CONNECT_TIMEOUT)?;
-        socket::prepare_aggregate(&socket, congestion)?;
+        socket::prepare_aggregate(&socket, congestion, self.settings.heard_within)?;
         Ok(socket)
     }
 
@@ -228,9 +228,9 @@ impl Runner {
 }
 
 /// What is known of a UID that was given out.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Life {
-    client: Option<SocketAddr>,
+    client: SocketAddr,
     /// What the filter is to forget when it is gone here.
     kept: Option<Kept>,
     is_gone_here: bool,
@@ -242,6 +242,8 @@ struct Clients<'a> {
     runner: &'a Runner,
     uids: UidPool,
     lives: HashMap<Uid, Life>,
+    /// How many of them each client has, where that is bounded.
+    counts: HashMap<Network, usize>,
     /// Since when the split end has been asked to tell what servers acknowledge; none once it has
     /// said that it will, and where it need not.
     asked: Option<Instant>,
@@ -256,10 +258,11 @@ impl<'a> Clients<'a> {
             shared.tell(Message::TellAcknowledged);
         }
         let (uids, lives, untold) = (UidPool::default(), HashMap::new(), Vec::new());
+        let counts = HashMap::new();
         if let Some(announced) = &runner.settings.announced {
             announced.note_all_gone(); // Those of the aggregate before.
         }
-        Self { runner, uids, lives, asked: is_linked.then(Instant::now), untold }
+        Self { runner, uids, lives, counts, asked: is_linked.then(Instant::now), untold }
     }
 
     /// Whether the split end has said in time that it will tell what servers acknowledge.
@@ -293,15 +296,18 @@ impl<'a> Clients<'a> {
                     continue;
                 }
             };
-            let Some(uid) = self.uid(from) else {
-                socket::reset(&client);
-                shared.status.note(format!("{from}: {}", Reason::Full.as_str()));
-                continue;
+            let uid = match self.uid(from) {
+                Ok(uid) => uid,
+                Err(why) => {
+                    socket::reset(&client);
+                    shared.status.note(format!("{from}: {why}"));
+                    continue;
+                }
             };
             let kept = match self.keep(&client, from) {
                 Ok(kept) => kept,
                 Err(why) => {
-                    self.give_back(uid);
+                    self.give_back(uid, from);
                     socket::reset(&client);
                     shared.status.note(format!("{from}: {why}"));
                     continue;
@@ -313,7 +319,8 @@ impl<'a> Clients<'a> {
             socket::notice_silence(&client, self.runner.settings.gone_after);
             let _ = client.set_tcp_nodelay(true);
             let weight = locked(&self.runner.wanted.weights).of(from.ip());
-            self.lives.insert(uid, Life { client: Some(from), kept, ..Life::default() });
+            let (is_gone_here, is_gone_there) = (false, false);
+            self.lives.insert(uid, Life { client: from, kept, is_gone_here, is_gone_there });
             shared.tell(Message::Open { uid, client: plain(from), server });
             let mut flow = Flow::new(client, from, weight, Side::Client);
             let is_linked = self.runner.settings.linked_ack != LinkedAck::Off;
@@ -324,21 +331,34 @@ impl<'a> Clients<'a> {
         Ok(())
     }
 
-    /// The number of a client's flow; none if there is none for it.
-    fn uid(&mut self, from: SocketAddr) -> Option<Uid> {
-        match &self.runner.settings.announced {
-            None => self.uids.take(),
+    /// The number of a client's flow; or why there is none for it.
+    fn uid(&mut self, from: SocketAddr) -> Result<Uid, String> {
+        let full = || Reason::Full.as_str().to_owned();
+        if let Some(announced) = &self.runner.settings.announced {
             // What is left of the connection before may be on its way.
-            Some(announced) => {
-                let uid = announced.of(from)?.uid;
-                (!self.lives.contains_key(&uid)).then_some(uid)
-            }
+            let announced = announced.of(from).filter(|what| !self.lives.contains_key(&what.uid));
+            return announced.map(|what| what.uid).ok_or_else(full);
         }
+        let (client, most) = (Network::of_client(from.ip()), self.runner.settings.each_at_most);
+        if self.counts.get(&client).is_some_and(|count| *count >= most) {
+            return Err(format!("its address has {most} connections already"));
+        }
+        let uid = self.uids.take().ok_or_else(full)?;
+        *self.counts.entry(client).or_default() += 1;
+        Ok(uid)
     }
 
-    fn give_back(&mut self, uid: Uid) {
-        if self.runner.settings.announced.is_none() {
-            self.uids.give_back(uid);
+    fn give_back(&mut self, uid: Uid, from: SocketAddr) {
+        if self.runner.settings.announced.is_some() {
+            return;
+        }
+        self.uids.give_back(uid);
+        let client = Network::of_client(from.ip());
+        if let Some(count) = self.counts.get_mut(&client) {
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(&client);
+            }
         }
     }
 
@@ -412,8 +432,8 @@ impl<'a> Clients<'a> {
         if life.is_gone_here && life.is_gone_there {
             let client = life.client;
             self.lives.remove(&uid);
-            self.give_back(uid);
-            if let (Some(announced), Some(client)) = (&self.runner.settings.announced, client) {
+            self.give_back(uid, client);
+            if let Some(announced) = &self.runner.settings.announced {
                 announced.note(client, uid, Stage::Over);
             }
         }

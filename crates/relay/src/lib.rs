@@ -27,7 +27,8 @@ pub use hold::Filter;
 pub use join::Join;
 pub use proxy::Proxy;
 pub use settings::{
-    Allowed, GONE_AFTER, JoinSettings, LinkedAck, Network, ProxySettings, SplitSettings, Weights,
+    Allowed, EACH_AT_MOST, GONE_AFTER, HEARD_WITHIN, JoinSettings, LinkedAck, Network,
+    ProxySettings, SplitSettings, Weights,
 };
 pub use split::Split;
 pub use status::{FlowStatus, Status};

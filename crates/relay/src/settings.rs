@@ -1,6 +1,6 @@
 //! What relays are told.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -10,14 +10,34 @@ use crate::hold::Filter;
 /// How long a client or a server may say nothing, not even when it is asked whether it is there.
 pub const GONE_AFTER: Duration = Duration::from_secs(100);
 
+/// How many connections a client's address may have at a time: a quarter of all that there can be.
+pub const EACH_AT_MOST: usize = 1 << 14;
+/// Addresses of IPv6 that begin with so many equal bits are one client's.
+const CLIENT_BITS: u8 = 64;
+
+/// How long the other end of an aggregate may say nothing.
+pub const HEARD_WITHIN: Duration = Duration::from_secs(40);
+
 /// Addresses that begin alike.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Network {
     address: IpAddr,
     bits: u8,
 }
 
 impl Network {
+    /// What is one client's: an address of IPv4, or a network of IPv6, in which a host gives
+    /// itself as many addresses as it likes.
+    pub(crate) fn of_client(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            IpAddr::V4(ip) => Self { address: ip.into(), bits: 32 },
+            IpAddr::V6(ip) => {
+                let begin = ip.to_bits() >> CLIENT_BITS << CLIENT_BITS;
+                Self { address: Ipv6Addr::from_bits(begin).into(), bits: CLIENT_BITS }
+            }
+        }
+    }
+
     /// Whether an address is one of it.
     pub fn contains(&self, other: IpAddr) -> bool {
         match (self.address, other.to_canonical()) {
@@ -111,6 +131,12 @@ pub struct JoinSettings {
     pub announced: Option<Announced>,
     /// After so long a client that is silent, and is not there when it is asked, is given up.
     pub gone_after: Duration,
+    /// How many connections a client's address may have at a time, where no controller says who may
+    /// come; with IPv6 a network of 64 bits.
+    pub each_at_most: usize,
+    /// After so long without a sign of the other end the aggregate is given up; where its kernel
+    /// acknowledges nothing, after three quarters of it.
+    pub heard_within: Duration,
 }
 
 /// What the end that connects to servers is told.
@@ -131,6 +157,8 @@ pub struct SplitSettings {
     pub announced: Option<Announced>,
     /// After so long a server that is silent, and is not there when it is asked, is given up.
     pub gone_after: Duration,
+    /// As at the other end.
+    pub heard_within: Duration,
 }
 
 /// What a proxy alone is told.
@@ -147,4 +175,19 @@ pub struct ProxySettings {
     /// After so long a client or a server that is silent, and is not there when it is asked, is
     /// given up.
     pub gone_after: Duration,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_an_address_of_ipv4_or_a_network_of_ipv6() {
+        let of = |text: &str| Network::of_client(text.parse().expect("an address"));
+        assert_ne!(of("10.0.0.1"), of("10.0.0.2"));
+        assert_eq!(of("10.0.0.1"), of("::ffff:10.0.0.1"));
+        assert_eq!(of("fd00:1:2:3::9"), of("fd00:1:2:3:ffff::"));
+        assert_ne!(of("fd00:1:2:3::9"), of("fd00:1:2:4::9"));
+        assert!(of("fd00:1:2:3::9").contains("fd00:1:2:3::1".parse().expect("an address")));
+    }
 }

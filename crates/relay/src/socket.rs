@@ -16,8 +16,6 @@ const BACKLOG: i32 = 4_096;
 /// What the kernel keeps of an aggregate that it has not sent yet: turns are decided as late as can
 /// be, so that a flow that has just come does not wait behind what others had queued.
 const NOT_SENT_MAX: u32 = 128 << 10;
-/// An aggregate whose other end acknowledges nothing for so long is broken.
-const AGGREGATE_SILENCE: Duration = Duration::from_secs(30);
 
 /// The shortest segments that the kernel lets a socket ask for (TCP_MIN_MSS).
 const MSS_MIN: u32 = 88;
@@ -218,16 +216,19 @@ fn begin(socket: Socket, server: SocketAddr) -> io::Result<Socket> {
     }
 }
 
-/// Sets an aggregate's connection up.
-pub(crate) fn prepare_aggregate(socket: &Socket, congestion: Option<&str>) -> io::Result<()> {
+/// Sets an aggregate's connection up; within so long its other end is to be heard of.
+pub(crate) fn prepare_aggregate(
+    socket: &Socket,
+    congestion: Option<&str>,
+    heard_within: Duration,
+) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     socket.set_tcp_nodelay(true)?;
     socket.set_tcp_notsent_lowat(NOT_SENT_MAX)?;
     // One whose host is gone while nothing is under way is to be found as soon.
-    socket.set_tcp_keepalive(
-        &TcpKeepalive::new().with_time(AGGREGATE_SILENCE / 3).with_interval(AGGREGATE_SILENCE / 3),
-    )?;
-    socket.set_tcp_user_timeout(Some(AGGREGATE_SILENCE))?;
+    let asked = (heard_within / 4).max(Duration::from_secs(1));
+    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(asked).with_interval(asked))?;
+    socket.set_tcp_user_timeout(Some(heard_within * 3 / 4))?;
     set_congestion(socket, congestion)
 }
 

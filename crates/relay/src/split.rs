@@ -97,7 +97,14 @@ fn accept(
         control.answer_as_told();
         while let Some((aggregate, from)) = socket::accept(listener) {
             let mut running = locked(aggregates);
-            running.retain(|(_, worker)| !worker.is_over());
+            running.retain(|(from, worker)| {
+                let is_over = worker.is_over();
+                // Why it ended is still told, when the next one is there.
+                if is_over && let Some(why) = worker.status().reasons.pop() {
+                    control.status().tell(format!("{from}: {why}"));
+                }
+                !is_over
+            });
             if let Err(why) = admit(settings, from, running.len()) {
                 socket::reset(&aggregate);
                 control.status().note(format!("{from}: {why}"));
@@ -125,9 +132,10 @@ fn admit(settings: &SplitSettings, from: SocketAddr, running: usize) -> Result<(
 
 /// Serves one aggregate until it breaks, or we are told to stop.
 fn serve(aggregate: Socket, settings: &SplitSettings, control: &Control) -> Result<(), RelayError> {
-    socket::prepare_aggregate(&aggregate, settings.congestion.as_deref())
+    let patience = settings.heard_within;
+    socket::prepare_aggregate(&aggregate, settings.congestion.as_deref(), patience)
         .map_err(RelayError::system("setting an aggregate up"))?;
-    let mut shared = Shared::new(aggregate, Status::default())?;
+    let mut shared = Shared::new(aggregate, Status::default(), patience)?;
     control.join(&shared.poll)?;
     let mut servers = Servers { settings };
     let mut looked = Instant::now();

@@ -10,8 +10,8 @@ use weir_aggregate::frame::{Decoder, Piece, header};
 use weir_aggregate::message::{Message, Reason, VERSION};
 use weir_aggregate::window::WINDOW_MIN;
 use weir_relay::{
-    Allowed, GONE_AFTER, Join, JoinSettings, LinkedAck, Network, Proxy, ProxySettings, Split,
-    SplitSettings, Weights,
+    Allowed, EACH_AT_MOST, GONE_AFTER, HEARD_WITHIN, Join, JoinSettings, LinkedAck, Network, Proxy,
+    ProxySettings, Split, SplitSettings, Weights,
 };
 
 /// However busy the machine is.
@@ -38,6 +38,7 @@ fn splitting(congestion: Option<&str>) -> SplitSettings {
         congestion: congestion.map(str::to_owned),
         announced: None,
         gone_after: GONE_AFTER,
+        heard_within: HEARD_WITHIN,
     }
 }
 
@@ -71,6 +72,8 @@ fn settings_of(split: SocketAddr, server: SocketAddr, linked_ack: LinkedAck) -> 
         linked_ack,
         announced: None,
         gone_after: GONE_AFTER,
+        each_at_most: EACH_AT_MOST,
+        heard_within: HEARD_WITHIN,
     }
 }
 
@@ -251,6 +254,7 @@ fn a_server_that_is_not_allowed_is_not_reached() {
         congestion: None,
         announced: None,
         gone_after: GONE_AFTER,
+        heard_within: HEARD_WITHIN,
     })
     .expect("a split end");
     let join = join(split.address(), asked);
@@ -268,6 +272,7 @@ fn an_aggregate_from_elsewhere_is_turned_away() {
         congestion: None,
         announced: None,
         gone_after: GONE_AFTER,
+        heard_within: HEARD_WITHIN,
     })
     .expect("a split end");
     let mut stranger = connected(split.address());
@@ -384,11 +389,12 @@ fn a_server_that_resets_when_all_was_sent_to_it_is_no_end_in_order() {
 #[test]
 fn a_split_end_that_is_older_is_named() {
     let address = server(|mut aggregate| {
-        let mut hello = Vec::new();
+        let (mut hello, mut before) = (Vec::new(), Vec::new());
         Message::Hello { version: VERSION }.write(&mut hello);
-        let mut heard = vec![0; hello.len()];
+        Message::Alive { patience: PATIENCE }.write(&mut before);
+        let mut heard = vec![0; hello.len() + before.len()];
         let _ = aggregate.write_all(&hello);
-        // It knows no message of this kind, and so ends.
+        // It knows no message of the next kind, and so ends.
         let _ = aggregate.read_exact(&mut heard).and_then(|()| aggregate.read_exact(&mut [0; 5]));
     });
     let join = joining(address, here(), LinkedAck::Told);
@@ -488,6 +494,7 @@ fn when_the_split_end_dies_clients_are_reset_and_the_next_one_serves() {
         congestion: None,
         announced: None,
         gone_after: GONE_AFTER,
+        heard_within: HEARD_WITHIN,
     })
     .expect("the port is free again");
     until("there is an aggregate again", || join.status().is_connected);
@@ -554,6 +561,96 @@ fn a_congestion_control_that_is_not_there_is_said_at_the_begin() {
     for error in [join.err(), proxy.err()].map(|error| error.expect("no kernel has it")) {
         assert!(error.to_string().starts_with("setting the congestion control"), "{error}");
     }
+}
+
+/// Its kernel acknowledges all that comes, and answers when it is asked whether it is there.
+#[test]
+fn an_end_that_says_nothing_any_more_is_given_up_and_why_is_told() {
+    let heard_within = Duration::from_secs(1);
+    let split =
+        Split::start(SplitSettings { heard_within, ..splitting(None) }).expect("a split end");
+    let mut hello = Vec::new();
+    Message::Hello { version: VERSION }.write(&mut hello);
+    let mut mute = connected(split.address());
+    mute.write_all(&hello).expect("it is taken");
+    let listener = TcpListener::bind(here()).expect("a port");
+    let there = listener.local_addr().expect("an address");
+    let settings = settings_of(there, there, LinkedAck::Off);
+    let join = Join::start(JoinSettings { heard_within, ..settings }).expect("a join end");
+    let (mut silent, _) = listener.accept().expect("the join end comes");
+    silent.write_all(&hello).expect("it is taken");
+    until("there is an aggregate", || join.status().is_connected);
+    let mut client = connected(join.address());
+    let error = client.read(&mut [0; 1]).expect_err("a reset");
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+    let why = "has said nothing for 1 s";
+    until("the join end says why", || join.status().reasons.iter().any(|said| said.contains(why)));
+    until("the split end does", || {
+        split.status().1.iter().any(|(_, one)| one.reasons.iter().any(|said| said.contains(why)))
+    });
+    // It was asked for signs, and has got some.
+    let mut heard = Vec::new();
+    let _ = mute.read_to_end(&mut heard);
+    let mut alive = Vec::new();
+    Message::Alive { patience: heard_within }.write(&mut alive);
+    let signs = heard.windows(alive.len()).filter(|part| *part == alive).count();
+    assert!(signs > 1, "{signs} signs");
+    let _next = connected(split.address());
+    until("it is still told when the next one is there", || {
+        split.status().0.reasons.iter().any(|said| said.contains(why))
+    });
+}
+
+/// Connects from one of this host's addresses.
+fn connected_from(address: [u8; 4], to: SocketAddr) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    socket.bind(&SocketAddr::from((address, 0)).into()).expect("it is ours");
+    socket.connect(&to.into())?; // It may be reset before it is known to be there.
+    let client = TcpStream::from(socket);
+    client.set_read_timeout(Some(PATIENCE))?;
+    Ok(client)
+}
+
+/// Whether it is served: what it says comes back.
+fn is_served(client: &mut TcpStream) -> bool {
+    let mut got = [0; 4];
+    client.write_all(b"here").is_ok() && client.read_exact(&mut got).is_ok() && &got == b"here"
+}
+
+#[test]
+fn who_has_as_many_connections_as_one_may_is_refused_more_and_others_are_not() {
+    let split = split();
+    let settings = settings_of(split.address(), server(echo), LinkedAck::Off);
+    let join = Join::start(JoinSettings { each_at_most: 3, ..settings }).expect("a join end");
+    until("the aggregate is there", || join.status().is_connected);
+    let (greedy, other, relay) = ([127, 0, 0, 2], [127, 0, 0, 3], join.address());
+    let may =
+        |address| connected_from(address, relay).is_ok_and(|mut client| is_served(&mut client));
+    let its = (0..3).map(|_| connected_from(greedy, relay)).collect::<io::Result<Vec<_>>>();
+    let mut its = its.expect("they may come");
+    assert!(its.iter_mut().all(is_served));
+    for _ in 0..5 {
+        assert!(!may(greedy));
+        assert!(may(other));
+    }
+    assert!(join.status().reasons.iter().any(|why| {
+        why.starts_with("127.0.0.2:") && why.ends_with("its address has 3 connections already")
+    }));
+    assert!(its.iter_mut().all(is_served), "who was there stays");
+    its.pop();
+    until("one that has ended makes room", || may(greedy));
+}
+
+#[test]
+fn an_end_of_another_version_is_told_which() {
+    let split = split();
+    let mut hello = Vec::new();
+    Message::Hello { version: VERSION - 1 }.write(&mut hello);
+    hostile(&split, &hello);
+    let why = format!("version {} of it, and this one {VERSION}", VERSION - 1);
+    until("it is said", || {
+        split.status().1.iter().any(|(_, one)| one.reasons.iter().any(|said| said.contains(&why)))
+    });
 }
 
 #[test]
