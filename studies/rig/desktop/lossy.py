@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from studies.rig.desktop import card, rdp, rtp
+from studies.rig.desktop.viewer import run_at_once
 from studies.rig.processes import Processes, module_command, weir_command
 from weir import Bytes, Rate, Time, extras
 from weir.errors import Unavailable, Unsupported
@@ -61,6 +62,8 @@ _LIMIT_S = 600.0
 _FILES_BYTES = 32 << 20
 """What captured headers and logs need, at least."""
 _XRDP_S = 1.0
+_SHOWN_HZ = 1000
+"""Each look at a screen is late by its own time and no more."""
 
 
 @dataclass(frozen=True)
@@ -329,8 +332,12 @@ class _Desktop:
     def _name(self, what: str) -> str:
         return f"{what}-{self._number}"
 
-    def _framebuffer(self, what: str, node: str) -> str:
-        """An X server with nothing on it that speaks RFB; its display's name."""
+    def _framebuffer(self, what: str, node: str, shown_hz: int | None = None) -> str:
+        """An X server with nothing on it that speaks RFB; its display's name.
+
+        Of a screen's, `shown_hz` is how often it is looked at; a desktop is sent as its server
+        does by itself.
+        """
         # A display's files are the machine's, not a lab's host's, and stay when its server is
         # killed: this one has none, only an abstract address, which is its host's and goes with it.
         # Its programs look for a file all the same: no other display may be called so.
@@ -339,8 +346,12 @@ class _Desktop:
         command += ["-nolisten", "unix", "-nolock"]
         command += ["-rfbport", str(self._vnc_port), "-SecurityTypes", "None", "-AlwaysShared"]
         command += ["-geometry", f"{card.WIDTH}x{card.HEIGHT}", "-depth", "24"]
+        if shown_hz is not None:
+            command += ["-FrameRate", str(shown_hz)]
         pipe = {"stdout": subprocess.PIPE, "text": True}
         server = self._processes.start(self._name(what), node, command, **pipe)
+        if shown_hz is not None:
+            run_at_once(server.pid)
         return f":{_line(self._processes, server).strip()}"
 
     def _card(self, seed: int, clip_s: float) -> "subprocess.Popen[str]":
@@ -392,19 +403,20 @@ class _Desktop:
 
     def _show(self, desktop: str) -> None:
         """The desktop is shown by RDP on an X server of the screen's host from now on."""
-        display = self._framebuffer("shown", _SCREEN)
+        display = self._framebuffer("shown", _SCREEN, _SHOWN_HZ)
         command = rdp.serving(self._folder, self._rdp_port, self._vnc_port)
         self._processes.start(self._name("xrdp"), _DESKTOP, command)
         time.sleep(_XRDP_S)  # it does not say when it listens
         command = rdp.showing(desktop, self._rdp_port, display)
-        self._processes.start(self._name("freerdp"), _SCREEN, command)
+        run_at_once(self._processes.start(self._name("freerdp"), _SCREEN, command).pid)
 
     def _stream(self) -> int:
         """The picture comes over RTP from now on; the file descriptor that frames are read from."""
         desktop, screen = (self._lab.address(one) for one in (_DESKTOP, _SCREEN))
         frames, written = os.pipe()
         receiving = rtp.receiving(desktop, self._ports)
-        self._processes.start(self._name("receiver"), _SCREEN, receiving, stdout=written)
+        receiver = self._processes.start(self._name("receiver"), _SCREEN, receiving, stdout=written)
+        run_at_once(receiver.pid)
         os.close(written)
         sending = rtp.sending(self._display, screen, self._ports)
         self._processes.start(self._name("sender"), _DESKTOP, sending)

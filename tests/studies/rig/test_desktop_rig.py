@@ -248,6 +248,39 @@ def test_a_screen_that_stays_behind_ends_no_plan(monkeypatch):
         assert (shown["number"], shown["whole_ns"], shown["frames"]) == (3, None, 0)
 
 
+class Placed(Still):
+    """A screen that says how the thread is scheduled that follows it."""
+
+    found = None
+
+    def take(self):
+        if Placed.found is None:
+            Placed.found = os.sched_getscheduler(0)
+        super().take()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="not root: no program may run before others")
+def test_a_screen_does_not_wait_for_others_programs():
+    Placed.found = None
+    viewer.Viewer(Placed)
+    for _ in range(500):
+        if Placed.found is not None:
+            break
+        threading.Event().wait(0.02)
+    assert Placed.found == os.SCHED_RR
+    # Nobody else in this program does.
+    assert os.sched_getscheduler(0) == os.SCHED_OTHER
+
+
+def test_without_the_privilege_a_screen_waits_like_others(monkeypatch):
+    def refuse(pid, policy, param):
+        raise PermissionError
+
+    monkeypatch.setattr(os, "sched_setscheduler", refuse)
+    viewer.run_at_once()
+    assert os.sched_getscheduler(0) == os.SCHED_OTHER
+
+
 @needs_desktop
 @pytest.mark.alone
 @needs_lab
