@@ -12,7 +12,7 @@ import pytest
 from transfer_world import poll, weir
 
 from weir import Rate
-from weir.errors import TransferFailed
+from weir.errors import BadInput, TransferFailed
 from weir.transfer import Server, Transfer
 
 MIB = 2**20
@@ -100,6 +100,87 @@ def test_a_file_that_changes_during_a_get_is_no_success(world):
         with pytest.raises(TransferFailed, match="changed while it was read"):
             transfer.wait()
     assert not (world / "big").exists()
+
+
+def put_elsewhere(place: Path, how: str) -> None:
+    """Moves a directory away; others take its name but in the first case."""
+    there = place.with_name("elsewhere")
+    place.rename(there)
+    if how == "another":
+        place.mkdir()
+    if how == "link":
+        place.with_name("third").mkdir()
+        place.symlink_to("third")
+
+
+@pytest.mark.parametrize("files", ["large", "small"])
+@pytest.mark.parametrize("how", ["gone", "another", "link"])
+@pytest.mark.parametrize("way", ["send", "get", "send below"])
+def test_what_arrives_in_a_directory_that_is_elsewhere_by_now_has_failed(world, way, how, files):
+    source = world / "source"
+    source.mkdir()
+    count, size = (2, 3 * MIB) if files == "large" else (60, 100_000)
+    for number in range(count):
+        (source / f"{number:02}").write_bytes(os.urandom(size))
+    served = source if way == "get" else world / "root"
+    # A look at where it is, and what comes after it, are apart by more than a file takes.
+    options = {"keys": None, "rate": Rate("40 Mbit/s")}
+    with Server([served], listen="127.0.0.1:0", keys=None) as server:
+        host = "{}:{}".format(*server.address)
+        if way == "get":
+            place = world / "here"
+            place.mkdir()
+            transfer = Transfer.get([f"{host}/"], place, **options)
+        else:
+            place = world / "root" / "tree"
+            (place / "below").mkdir(parents=True)
+            below = "tree/below/" if way == "send below" else "tree/"
+            transfer = Transfer.send([f"{source}/"], f"{host}/{below}", **options)
+        begun(transfer)
+        poll(lambda: transfer.progress().bytes_done.count > MIB)
+        put_elsewhere(place, how)
+        with pytest.raises(TransferFailed, match="moved, removed or replaced"):
+            transfer.wait()
+    assert transfer.progress().files_failed > 0
+
+
+@pytest.mark.parametrize("how", ["gone", "another", "link"])
+def test_a_root_that_is_elsewhere_by_now_takes_and_gives_nothing(serve, world, how):
+    (world / "root" / "file").write_text("content")
+    (world / "new").write_text("new")
+    server = serve("--root", world / "root", "--insecure")
+    put_elsewhere(world / "root", how)
+    choices = ("--insecure", "--retry", "0 s")
+    for words in (
+        ("send", world / "new", f"{server.listen}/", *choices),
+        ("get", f"{server.listen}/file", world / "here", *choices),
+        ("verify", world / "new", f"{server.listen}/file", "--insecure"),
+    ):
+        done = weir(*words)
+        assert done.returncode == 6, done.stderr
+        assert "is not where it was when this server began" in done.stderr
+    assert not (world / "here").exists() and not (world / "elsewhere" / "new").exists()
+    # Where it is put back all is well again.
+    if how == "gone":
+        (world / "elsewhere").rename(world / "root")
+        assert weir("get", f"{server.listen}/file", world / "here", *choices).returncode == 0
+
+
+def test_two_sources_of_one_name_are_refused_by_both_ways(world):
+    """What comes second would take the place of the first."""
+    for name in ("a", "b"):
+        (world / "root" / name).mkdir()
+        (world / "root" / name / "file").write_text(name)
+    places = ["a/file", "b/./file"]
+    with Server([world / "root"], listen="127.0.0.1:0", keys=None) as server:
+        host = "{}:{}".format(*server.address)
+        with pytest.raises(BadInput, match="two of them have this name"):
+            Transfer.get([f"{host}/{place}" for place in places], world / "here", keys=None)
+        with pytest.raises(BadInput, match="two of them have this name"):
+            Transfer.send([world / "root" / x for x in places], f"{host}/in/", keys=None)
+        # Contents of directories are laid over one another, as they are by rsync.
+        begun(Transfer.get([f"{host}/a/", f"{host}/b/"], world / "here", keys=None)).wait()
+    assert (world / "here" / "file").read_text() in {"a", "b"}
 
 
 def test_the_server_logs_what_failed(world, caplog):

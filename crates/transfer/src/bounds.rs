@@ -83,7 +83,7 @@ impl Bounds {
 }
 
 /// The name under which a source as typed arrives; `None` for the content of a directory.
-fn sent_name(typed: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn sent_name(typed: &[u8]) -> Option<Vec<u8>> {
     if typed.ends_with(b"/") {
         return None;
     }

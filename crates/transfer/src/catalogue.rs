@@ -14,6 +14,7 @@ use crate::error::{FileFailure, TransferError};
 use crate::remote::Remote;
 use crate::root::{Links, read_full};
 use crate::send::{Found, Source, Walk};
+use crate::threads;
 use crate::transfer::Settings;
 use crate::wire::{
     DirectoryEntry, FailureCode, FileEntry, HashKind, LinkEntry, MESSAGE_LIMIT, Message, Options,
@@ -191,7 +192,7 @@ pub(crate) fn tell(
     control.send(&Message::Begin { single_file: source.is_file() })?;
     let (going, over) = (AtomicBool::new(true), (Mutex::new(false), Condvar::new()));
     thread::scope(|scope| {
-        scope.spawn(|| beat(control, &going, &over));
+        threads::begin_in(scope, || beat(control, &going, &over))?;
         let mut batch = Batch::new(control);
         let told = read(source, &going, &mut |item| {
             if let Read::File(entry, _) = &item {

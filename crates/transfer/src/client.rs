@@ -11,6 +11,7 @@ use std::time::Duration;
 use rustls::ClientConfig;
 use weir_units::Time;
 
+use crate::addresses;
 use crate::cert::Holder;
 use crate::connection::Connection;
 use crate::control::{self, ControlReader, ControlWriter};
@@ -20,6 +21,7 @@ use crate::keys;
 use crate::remote::Remote;
 use crate::socket;
 use crate::spare::Spare;
+use crate::threads;
 use crate::tls::TlsSession;
 use crate::wire::{self, FailureCode, MESSAGE_LIMIT, Message, Role};
 
@@ -244,7 +246,7 @@ impl Dialer<'_> {
             let joined: Result<Vec<_>, TransferError> = thread::scope(|scope| {
                 let join = |one: &Wanted| {
                     let one = *one;
-                    scope.spawn(move || match self.join(door, one) {
+                    threads::begin_in(scope, move || match self.join(door, one) {
                         Err(error) if one.port != door.address.port() && is_unreached(&error) => {
                             Ok(None)
                         }
@@ -253,7 +255,7 @@ impl Dialer<'_> {
                 };
                 let joining: Vec<_> = some.iter().map(join).collect();
                 let ended = joining.into_iter();
-                ended.map(|one| one.join().expect("joining threads do not panic")).collect()
+                ended.map(|one| one?.join().expect("joining threads do not panic")).collect()
             });
             data.extend(joined?);
         }
@@ -287,18 +289,10 @@ impl Dialer<'_> {
         timeout: Duration,
     ) -> Result<Connection, TransferError> {
         let packet = packet.into_iter().chain(self.packet).min();
-        let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
-        for address in addresses {
-            let connected = match packet {
-                None => TcpStream::connect_timeout(address, timeout),
-                Some(packet) => socket::connect_with_packets(address, timeout, packet),
-            };
-            match connected {
-                Ok(stream) => return self.secure(stream),
-                Err(error) => last = error,
-            }
+        match addresses::connect(addresses, timeout, packet) {
+            Ok(stream) => self.secure(stream),
+            Err(error) => Err(self.failed(error)),
         }
-        Err(self.failed(last))
     }
 
     fn failed(&self, source: io::Error) -> TransferError {

@@ -344,6 +344,15 @@ impl FileFailure {
         Self { code: FailureCode::Changed, message }
     }
 
+    /// A directory below the destination is another than what files were stored in.
+    pub(crate) fn moved(path: &crate::wire::RelativePath) -> Self {
+        let shown =
+            if path.is_empty() { "the destination".to_owned() } else { format!("\"{path}\"") };
+        let message =
+            format!("{shown} was moved, removed or replaced while files were stored in it");
+        Self { code: FailureCode::Storage, message }
+    }
+
     pub(crate) fn corrupt(path: &dyn std::fmt::Display, offset: u64) -> Self {
         let message = format!("\"{path}\": data at byte {offset} does not match its hash");
         Self { code: FailureCode::Corrupt, message }

@@ -10,6 +10,7 @@
 // Fields of `Stat` have other types when rustix calls the C library, as it does for the tests.
 #![allow(clippy::unnecessary_cast)]
 
+mod addresses;
 mod bounds;
 mod buffer;
 mod catalogue;
@@ -41,6 +42,7 @@ mod server;
 mod socket;
 mod spare;
 mod streams;
+mod threads;
 mod tls;
 mod transfer;
 pub mod wire;

@@ -76,8 +76,22 @@ impl Root {
 
     /// What tells this directory from all others: its device and inode.
     pub(crate) fn identity(&self) -> io::Result<(u64, u64)> {
-        let stat = rustix::fs::fstat(&self.fd)?;
-        Ok((stat.st_dev as u64, stat.st_ino as u64))
+        Ok(identity_of(&rustix::fs::fstat(&self.fd)?))
+    }
+
+    /// Whether this directory still stands at the path that it was opened by: it may have been
+    /// moved or removed, or another be mounted over it. What cannot be looked at may.
+    pub(crate) fn is_in_place(&self) -> bool {
+        let there = rustix::fs::stat(&self.shown).map(|stat| identity_of(&stat));
+        self.identity().map_or(true, |mine| is_still(there, mine))
+    }
+
+    /// Whether the directory at `path` still is the one of that identity, and this root in its
+    /// place.
+    pub(crate) fn leads_to(&self, path: &RelativePath, identity: (u64, u64)) -> bool {
+        let bytes = if path.is_empty() { &b"."[..] } else { path.as_bytes() };
+        let there = rustix::fs::statat(&self.fd, bytes, AtFlags::empty());
+        is_still(there.map(|stat| identity_of(&stat)), identity) && self.is_in_place()
     }
 
     /// Whether `directory` is this root, by whichever way it was reached.
@@ -148,6 +162,21 @@ impl Root {
             Err(error) => return Err(error.into()),
         };
         Ok((self.directory(path)?, made))
+    }
+}
+
+/// What tells a file or directory from all others: its device and inode.
+pub(crate) fn identity_of(stat: &Stat) -> (u64, u64) {
+    (stat.st_dev as u64, stat.st_ino as u64)
+}
+
+/// Whether what was found at a place is what was there before; nobody knows what cannot be found
+/// out.
+fn is_still(there: rustix::io::Result<(u64, u64)>, before: (u64, u64)) -> bool {
+    use rustix::io::Errno;
+    match there {
+        Ok(identity) => identity == before,
+        Err(error) => !matches!(error, Errno::NOENT | Errno::NOTDIR | Errno::LOOP),
     }
 }
 

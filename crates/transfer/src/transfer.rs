@@ -5,13 +5,12 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use rustls::ClientConfig;
 use weir_units::{Rate, Time};
 
-use crate::bounds::Bounds;
+use crate::bounds::{self, Bounds};
 use crate::client::{Cutter, Dialer, Door, Session};
 use crate::control;
 use crate::error::TransferError;
@@ -27,6 +26,7 @@ use crate::send::{self, HelperSession, How, Joining, Opening, Others, Outlets, R
 use crate::socket;
 use crate::spare::Spare;
 use crate::streams::{Streams, check_streams};
+use crate::threads;
 use crate::wire::{DEMANDS, HashKind, JOINS, Message, Options, RelativePath, STRIPES};
 
 /// Pauses between attempts to reconnect.
@@ -227,7 +227,9 @@ impl Transfer {
         drop(status);
         socket::raise_descriptor_limit();
         let shared = Arc::clone(&self.shared);
-        thread::spawn(move || shared.run());
+        if let Err(error) = threads::begin(move || shared.run()) {
+            self.shared.end(Err(error));
+        }
     }
 
     /// Paces at `rate` over all data connections but spare ones from now on; zero pauses them. With
@@ -384,13 +386,18 @@ impl Shared {
                 for source in sources {
                     RelativePath::from_typed(source).map_err(TransferError::Path)?;
                 }
+                let names = sources.iter().filter_map(|source| bounds::sent_name(source));
+                check_names(names.filter_map(|name| RelativePath::new(&name).ok()))?;
                 self.local_destination().map(|_| ())
             }
         }
     }
 
     fn run(self: &Arc<Self>) {
-        let result = self.attempt_repeatedly();
+        self.end(self.attempt_repeatedly());
+    }
+
+    fn end(&self, result: Result<(), TransferError>) {
         let mut status = self.status();
         status.state = match &result {
             Ok(()) => TransferState::Done,
@@ -600,7 +607,8 @@ impl Shared {
     fn begin_to_join(self: &Arc<Self>, door: Door, more: u16) -> Joining {
         let (made, joining) = mpsc::channel();
         let shared = Arc::clone(self);
-        thread::spawn(move || {
+        // Where no thread begins, nobody joins.
+        let _ = threads::begin(move || {
             if let Direction::Send { destination, .. } = &shared.direction {
                 // Where all is over by now they are closed.
                 let _ = made.send(shared.dialer(destination).join_more(door, more));
@@ -613,7 +621,7 @@ impl Shared {
     fn begin_to_reach(self: &Arc<Self>, index: usize) -> Opening {
         let (made, opening) = mpsc::channel();
         let shared = Arc::clone(self);
-        thread::spawn(move || {
+        let _ = threads::begin(move || {
             // Where all is over by now it is closed.
             let _ = made.send(shared.reach(&shared.settings.others[index]));
         });
@@ -670,16 +678,9 @@ impl Shared {
             }
         };
         let sources = sources?;
-        let mut names: Vec<&RelativePath> = sources.iter().map(|source| &source.name).collect();
-        names.sort_unstable();
-        match names.windows(2).find(|pair| pair[0] == pair[1] && !pair[0].is_empty()) {
-            None => Ok(sources),
-            Some(pair) => Err(TransferError::Setting {
-                item: "sources",
-                value: pair[0].to_string(),
-                why: "two of them have this name",
-            }),
-        }
+        let names = sources.iter().map(|source| source.name.clone());
+        check_names(names.filter(|name| !name.is_empty()))?;
+        Ok(sources)
     }
 
     /// A local destination: its parent directory must exist, as for cp.
@@ -704,6 +705,20 @@ impl Shared {
         let root = Arc::new(Root::open(&parent, Confinement::Unlinked)?);
         let is_directory = typed.ends_with(b"/") || several;
         Ok(own_place(root, name.map_err(TransferError::Path)?, is_directory, bounds))
+    }
+}
+
+/// What arrives under one name is one: the other would be lost.
+fn check_names(names: impl Iterator<Item = RelativePath>) -> Result<(), TransferError> {
+    let mut names: Vec<RelativePath> = names.collect();
+    names.sort_unstable();
+    match names.windows(2).find(|pair| pair[0] == pair[1]) {
+        None => Ok(()),
+        Some(pair) => Err(TransferError::Setting {
+            item: "sources",
+            value: pair[0].to_string(),
+            why: "two of them have this name",
+        }),
     }
 }
 

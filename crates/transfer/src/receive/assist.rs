@@ -31,6 +31,7 @@ use crate::error::{FileFailure, TransferError};
 use crate::hash::ChunkHasher;
 use crate::progress::Progress;
 use crate::room::Room;
+use crate::threads;
 use crate::wire::{
     CHUNK_SIZE, FailureCode, FrameHeader, FrameKind, FrameTrailer, HEADER_SIZE, Message,
     RelativePath, TRAILER_SIZE,
@@ -101,9 +102,13 @@ pub(crate) fn assist(
     let assistance = &assistance;
     let sockets: Vec<Arc<TcpStream>> = data.iter().map(|one| Arc::clone(&one.socket)).collect();
     thread::scope(|scope| {
-        let ticker = scope.spawn(|| assistance.tick());
-        let intakes: Vec<_> =
-            data.iter_mut().map(|one| scope.spawn(|| assistance.take_in(one))).collect();
+        let ticker = threads::begin_in(scope, || assistance.tick());
+        let ticker = ticker.map_err(|error| assistance.abort(error)).ok();
+        let begun = data.iter_mut().filter_map(|one| {
+            let intake = threads::begin_in(scope, || assistance.take_in(one));
+            intake.map_err(|error| assistance.abort(error)).ok()
+        });
+        let intakes: Vec<_> = begun.collect();
         match assistance.follow(reader) {
             Ok(()) => assistance.await_delivery(),
             Err(error) => assistance.abort(error),
@@ -116,7 +121,9 @@ pub(crate) fn assist(
         }
         *assistance.over() = true;
         assistance.wake.notify_all();
-        ticker.join().expect("the ticker does not panic");
+        if let Some(ticker) = ticker {
+            ticker.join().expect("the ticker does not panic");
+        }
     });
     let failure = assistance.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
     failure.map_or(Ok(()), Err)?;

@@ -72,6 +72,9 @@ impl Reception {
         let made = allowed.and_then(|()| self.place(&link.path)).and_then(|place| {
             let storage = |error| FileFailure::storage("cannot make the link", &link.path, &error);
             stage::place_link(place.directory.fd(), &place.name, &link.target).map_err(storage)?;
+            if !self.directories.has(&place.parent) {
+                return Err(FileFailure::moved(&place.parent.path));
+            }
             if self.sync {
                 self.settled().push(Done { settled: None, parent: place.parent, bytes: 0 });
             }

@@ -14,10 +14,18 @@ use crate::wire::RelativePath;
 /// Handles kept at once; beyond, those that were not used for the longest time are closed.
 const HANDLES_MAX: usize = 128;
 
+/// Where a directory is below the root, and what tells it from another in its place.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Parent {
+    pub(crate) path: RelativePath,
+    identity: (u64, u64),
+}
+
 /// A directory that files are received into.
 #[derive(Debug)]
 pub(crate) struct Directory {
     fd: OwnedFd,
+    identity: (u64, u64),
     /// Made by this operation, so nothing of earlier ones is in it.
     pub(crate) fresh: bool,
     /// Old files in progress were looked for.
@@ -29,6 +37,11 @@ pub(crate) struct Directory {
 impl Directory {
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+
+    /// The directory at `path`, which this is.
+    pub(crate) fn at(&self, path: RelativePath) -> Parent {
+        Parent { path, identity: self.identity }
     }
 
     /// Removes files in progress that have expired, the first time it is called.
@@ -80,6 +93,12 @@ impl Directories {
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         cache.get(self, path)
     }
+
+    /// Whether a directory is still where files were received into it. It is held open, and would
+    /// take them wherever it is now.
+    pub(crate) fn has(&self, parent: &Parent) -> bool {
+        self.root.leads_to(&parent.path, parent.identity)
+    }
 }
 
 impl Cache {
@@ -96,7 +115,9 @@ impl Cache {
         // An attempt without `sync` may have made it.
         above.map_or(Ok(()), |parent| parent.sync())?;
         let space = of.rooms.space(fd.as_fd())?;
-        let directory = Arc::new(Directory { fd, fresh, swept: AtomicBool::new(false), space });
+        let identity = root::identity_of(&rustix::fs::fstat(&fd)?);
+        let swept = AtomicBool::new(false);
+        let directory = Arc::new(Directory { fd, identity, fresh, swept, space });
         if self.open.len() >= HANDLES_MAX {
             self.close_oldest();
         }
@@ -118,6 +139,30 @@ impl Cache {
 mod tests {
     use super::*;
     use crate::root::Confinement;
+
+    #[test]
+    fn a_directory_that_was_moved_or_replaced_is_not_in_its_place() {
+        let top = tempfile::tempdir().unwrap();
+        let path = |name: &str| RelativePath::new(name.as_bytes()).unwrap();
+        let served = top.path().join("root");
+        std::fs::create_dir_all(served.join("a/b")).unwrap();
+        let root = Arc::new(Root::open(&served, Confinement::Beneath).unwrap());
+        let directories = Directories::new(Arc::clone(&root), Arc::default(), false);
+        let parent = |name: &str| directories.get(&path(name)).unwrap().at(path(name));
+        let (above, below, itself) = (parent("a"), parent("a/b"), parent(""));
+        assert!(directories.has(&above) && directories.has(&below) && directories.has(&itself));
+        std::fs::rename(served.join("a"), served.join("c")).unwrap();
+        assert!(!directories.has(&above) && !directories.has(&below) && directories.has(&itself));
+        std::fs::create_dir_all(served.join("a/b")).unwrap();
+        assert!(!directories.has(&above) && !directories.has(&below), "others have their names");
+        std::fs::remove_dir_all(served.join("a")).unwrap();
+        std::os::unix::fs::symlink("c", served.join("a")).unwrap();
+        assert!(directories.has(&below), "a link leads there");
+        std::fs::rename(&served, top.path().join("elsewhere")).unwrap();
+        assert!(!directories.has(&itself) && !root.is_in_place());
+        std::fs::create_dir(&served).unwrap();
+        assert!(!directories.has(&itself) && !root.is_in_place());
+    }
 
     #[test]
     fn handles_are_bounded_and_the_latest_stay() {

@@ -37,13 +37,14 @@ use crate::error::{FileFailure, TransferError};
 use crate::progress::Progress;
 use crate::room::{Held, Rooms};
 use crate::root::Root;
+use crate::threads;
 use crate::wire::{
     DirectoryEntry, FileEntry, HashKind, JOINS, MESSAGE_LIMIT, Message, Options, RelativePath,
     STRIPES, Settled,
 };
 use admission::Admission;
 pub(crate) use assist::assist;
-use directory::Directories;
+use directory::{Directories, Parent};
 use inspect::{Candidate, Job};
 use partial::Partial;
 pub(crate) use stage::{is_stage_name, remove_expired};
@@ -81,7 +82,7 @@ struct Done {
     /// What the sender is told: nothing of links and of what was there.
     settled: Option<Settled>,
     /// The directory that it is in.
-    parent: Arc<RelativePath>,
+    parent: Arc<Parent>,
     /// Bytes that become durable with the report.
     bytes: u64,
 }
@@ -144,13 +145,15 @@ pub(crate) fn receive(
     reception.intakes.store(data.len(), Relaxed);
     let reception = &reception;
     let result = thread::scope(|scope| {
-        let ticker = scope.spawn(|| reception.tick());
+        let ticker = reception.begin(scope, || reception.tick());
+        let jobs = reception.take_jobs();
         let inspector =
-            reception.take_jobs().map(|jobs| scope.spawn(|| reception.inspect_all(jobs)));
-        let mut intakes: Vec<_> = data
-            .iter_mut()
-            .map(|one| (Arc::downgrade(&one.socket), scope.spawn(|| reception.take_in(one))))
-            .collect();
+            jobs.and_then(|jobs| reception.begin(scope, || reception.inspect_all(jobs)));
+        let begun = data.iter_mut().filter_map(|one| {
+            let socket = Arc::downgrade(&one.socket);
+            reception.begin(scope, || reception.take_in(one)).map(|intake| (socket, intake))
+        });
+        let mut intakes: Vec<_> = begun.collect();
         let followed = reception.follow(reader, &mut |more| {
             let joined = join(reception.intakes.load(Relaxed), more)?;
             reception.intakes.fetch_add(joined.len(), Relaxed);
@@ -158,7 +161,8 @@ pub(crate) fn receive(
             intakes.retain(|(_, intake)| !intake.is_finished());
             for mut one in joined {
                 let socket = Arc::downgrade(&one.socket);
-                intakes.push((socket, scope.spawn(move || reception.take_in(&mut one))));
+                let begun = reception.begin(scope, move || reception.take_in(&mut one));
+                intakes.extend(begun.map(|intake| (socket, intake)));
             }
             Ok(())
         });
@@ -178,7 +182,9 @@ pub(crate) fn receive(
             inspector.join().expect("the inspecting thread does not panic");
         }
         reception.stop();
-        ticker.join().expect("the ticker does not panic");
+        if let Some(ticker) = ticker {
+            ticker.join().expect("the ticker does not panic");
+        }
         followed.map(|directories| reception.conclude(&directories))
     });
     // The first failure is the cause; what other threads saw after it is not.
@@ -248,6 +254,15 @@ impl Reception {
             over: Mutex::new(false),
             wake: Condvar::new(),
         }
+    }
+
+    /// Has a thread of the operation do some work; where that cannot be, the operation ends.
+    fn begin<'scope>(
+        &self,
+        scope: &'scope thread::Scope<'scope, '_>,
+        work: impl FnOnce() + Send + 'scope,
+    ) -> Option<thread::ScopedJoinHandle<'scope, ()>> {
+        threads::begin_in(scope, work).map_err(|error| self.abort(error)).ok()
     }
 
     /// Handles control messages until the sender has nothing more; returns the directories whose

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
+use super::directory::Parent;
 use super::inspect::Job;
 use super::partial::{Partial, Reading};
 use super::place::{Near, Place};
@@ -53,7 +54,7 @@ impl Reception {
         near: &mut Option<Near>,
         whole: &WholeFile,
         content: &[u8],
-    ) -> Result<Arc<RelativePath>, FileFailure> {
+    ) -> Result<Arc<Parent>, FileFailure> {
         let path = &whole.entry.path;
         let Place { parent, directory, name } = self.place_near(near, path)?;
         let lease = self.room(&directory).take(directory.fd(), content.len() as u64);
@@ -69,7 +70,7 @@ impl Reception {
         &self,
         file: u64,
         whole: &WholeFile,
-        result: Result<(Arc<RelativePath>, [u8; 32]), FileFailure>,
+        result: Result<(Arc<Parent>, [u8; 32]), FileFailure>,
     ) {
         match result {
             Ok((parent, hash)) => {

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use rustix::fs::{AtFlags, FallocateFlags};
 
-use super::directory::Directory;
+use super::directory::{Directory, Parent};
 use super::lease::{self, GRACE, Leases};
 use super::stage::{self, Locked, StageNames};
 use super::storage;
@@ -19,9 +19,10 @@ use crate::chunks::ChunkTable;
 use crate::error::FileFailure;
 use crate::hash;
 use crate::journal::{Identity, Journal, Record};
+use crate::random;
 use crate::room::{Lease, Room, Shortage};
 use crate::root;
-use crate::wire::{CHUNK_SIZE, ChunkRun, FailureCode, FileEntry, HashKind, RelativePath};
+use crate::wire::{CHUNK_SIZE, ChunkRun, FailureCode, FileEntry, HashKind};
 
 /// Room is taken for at least so many bytes ahead of what has come, and at most.
 const RESERVE_MIN: u64 = 64 << 20;
@@ -33,8 +34,7 @@ const TMPFS_MAGIC: i64 = 0x0102_1994;
 /// A file of several chunks on its way in.
 #[derive(Debug)]
 pub(crate) struct Partial {
-    /// Below the root.
-    pub(crate) parent: Arc<RelativePath>,
+    pub(crate) parent: Arc<Parent>,
     directory: Arc<Directory>,
     name: Vec<u8>,
     pub(crate) entry: FileEntry,
@@ -107,7 +107,7 @@ impl Partial {
     /// Opens or takes over the part file of `name` and returns the chunks that are missing.
     /// `promised` bytes are already taken of `room`.
     pub(crate) fn open(
-        parent: Arc<RelativePath>,
+        parent: Arc<Parent>,
         directory: Arc<Directory>,
         name: &[u8],
         entry: FileEntry,
@@ -571,8 +571,12 @@ fn unverifiable_boot(hash: HashKind, sync: bool) -> [u8; 16] {
     if hash == HashKind::Blake3 || sync {
         return [0; 16];
     }
-    let text = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let mut boot = [0; 16];
+    let Ok(text) = std::fs::read("/proc/sys/kernel/random/boot_id") else {
+        // Nobody tells one from another, so no claim is taken over.
+        let _ = random::fill(&mut boot);
+        return boot;
+    };
     boot.copy_from_slice(&blake3::hash(&text).as_bytes()[..16]);
     boot
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Reception;
-use super::directory::Directory;
+use super::directory::{Directory, Parent};
 use super::stage::is_stage_name;
 use crate::error::FileFailure;
 use crate::room::Room;
@@ -11,8 +11,8 @@ use crate::wire::{FailureCode, PATH_LIMIT, RelativePath};
 
 /// Where an entry of the operation goes.
 pub(super) struct Place {
-    /// Its directory, below the root.
-    pub(super) parent: Arc<RelativePath>,
+    /// Its directory.
+    pub(super) parent: Arc<Parent>,
     pub(super) directory: Arc<Directory>,
     pub(super) name: Vec<u8>,
 }
@@ -21,7 +21,7 @@ pub(super) struct Place {
 pub(super) struct Near {
     /// Below the destination.
     above: Vec<u8>,
-    parent: Arc<RelativePath>,
+    parent: Arc<Parent>,
     directory: Arc<Directory>,
 }
 
@@ -36,7 +36,7 @@ impl Reception {
         let directory = self.directories.get(&parent);
         let directory = directory
             .map_err(|error| FileFailure::storage("cannot use the directory of", path, &error))?;
-        let (parent, name) = (Arc::new(parent), name.to_vec());
+        let (parent, name) = (Arc::new(directory.at(parent)), name.to_vec());
         Ok(Place { parent, directory, name })
     }
 
@@ -48,7 +48,7 @@ impl Reception {
     ) -> Result<Place, FileFailure> {
         let (above, name) = path.split_bytes();
         if let Some(near) = near.as_ref().filter(|near| near.above == above)
-            && near.parent.as_bytes().len() + 1 + name.len() <= PATH_LIMIT
+            && near.parent.path.as_bytes().len() + 1 + name.len() <= PATH_LIMIT
             && !is_stage_name(name)
         {
             let (parent, directory) = (Arc::clone(&near.parent), Arc::clone(&near.directory));

@@ -1,15 +1,16 @@
 //! Reports of progress, which make durable what is to be durable before they say so.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::directory::Parent;
 use super::partial::Partial;
 use super::{Done, Incoming, Reception};
 use crate::control::HEARTBEAT;
-use crate::error::TransferError;
-use crate::wire::{Message, RelativePath, Settled};
+use crate::error::{FileFailure, TransferError};
+use crate::wire::{Message, RelativePath, Settled, UNNUMBERED};
 
 /// How often progress is reported while there is any.
 pub(super) const TICK: Duration = Duration::from_millis(50);
@@ -46,7 +47,7 @@ impl Reception {
 
     /// Makes durable what is to be durable, then says so.
     pub(super) fn report(&self) -> Result<(), TransferError> {
-        let settled = std::mem::take(&mut *self.settled());
+        let settled = self.in_place(std::mem::take(&mut *self.settled()));
         if self.sync {
             self.sync_all(&settled);
         }
@@ -63,6 +64,23 @@ impl Reception {
         self.control.send(&progress)
     }
 
+    /// What stands where it was to go. The others have failed: their directory is another by now,
+    /// or is elsewhere.
+    fn in_place(&self, mut settled: Vec<Done>) -> Vec<Done> {
+        let mut known: HashMap<Arc<Parent>, bool> = HashMap::new();
+        settled.retain(|done| {
+            let looked = known.entry(Arc::clone(&done.parent));
+            let in_place = *looked.or_insert_with(|| self.directories.has(&done.parent));
+            if !in_place {
+                let file = done.settled.map_or(UNNUMBERED, |settled| settled.file);
+                let path = &done.parent.path;
+                self.fail_taken(file, path, FileFailure::moved(path));
+            }
+            in_place
+        });
+        settled
+    }
+
     fn sync_all(&self, settled: &[Done]) {
         for partial in self.partials() {
             match partial.flush() {
@@ -70,7 +88,8 @@ impl Reception {
                 Err(error) => self.abort(storage_failed(&partial.entry.path, error)),
             }
         }
-        let parents: HashSet<&RelativePath> = settled.iter().map(|done| &*done.parent).collect();
+        let parents: HashSet<&RelativePath> =
+            settled.iter().map(|done| &done.parent.path).collect();
         for parent in parents {
             let synced = self.directories.get(parent).and_then(|directory| directory.sync());
             if let Err(error) = synced {

@@ -42,7 +42,13 @@ impl WholeFile {
         match create_unnamed(directory) {
             Ok(fd) => {
                 let file = self.fill(fd, content, care)?;
-                stage::link_unnamed(file.as_fd(), directory, name)
+                match stage::link_unnamed(file.as_fd(), directory, name) {
+                    // Where nothing is mounted at `/proc`, some users cannot name it.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                        self.write_staged(directory, name, content, care)
+                    }
+                    linked => linked,
+                }
             }
             // Not every file system can hold a file without a name (NFS, FUSE).
             Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::ISDIR) => {

@@ -44,6 +44,7 @@ use crate::pace::Pace;
 use crate::progress::Progress;
 use crate::root::{Links, Root};
 use crate::route::Lost;
+use crate::threads;
 use crate::wire::{
     CHUNK_SIZE, FailureCode, FileEntry, HashKind, MESSAGE_LIMIT, Message, RelativePath,
 };
@@ -199,28 +200,28 @@ pub(crate) fn send(
     };
     let sending = &sending;
     thread::scope(|scope| {
-        scope.spawn(|| sending.beat());
-        scope.spawn(|| sending.hash_unsent().unwrap_or_else(|error| sending.abort(error)));
-        scope.spawn(|| sending.plan(sources).unwrap_or_else(|error| sending.abort(error)));
+        sending.begin(scope, || sending.beat());
+        sending.begin(scope, || sending.hash_unsent().unwrap_or_else(|error| sending.abort(error)));
+        sending.begin(scope, || sending.plan(sources).unwrap_or_else(|error| sending.abort(error)));
         if promised < data.len() {
-            scope.spawn(|| sending.watch_lanes());
+            sending.begin(scope, || sending.watch_lanes());
             if pace.yields() {
-                scope.spawn(|| sending.pace_lanes());
+                sending.begin(scope, || sending.pace_lanes());
             }
         }
         if let Some(lost) = &sending.lost {
-            scope.spawn(|| sending.watch_routes(lost));
+            sending.begin(scope, || sending.watch_routes(lost));
         }
         for (index, connection) in data.iter_mut().enumerate() {
-            scope.spawn(move || sending.put_out(connection, index));
+            sending.begin(scope, move || sending.put_out(connection, index));
         }
         if let Some(recruits) = recruits {
-            scope.spawn(move || sending.recruit(scope, recruits));
+            sending.begin(scope, move || sending.recruit(scope, recruits));
         }
         if let Some(others) = others {
             for (number, helper) in sending.helpers.iter().enumerate() {
                 let opening = (others.open)(number);
-                scope.spawn(move || sending.stripe_over(scope, helper, &opening));
+                sending.begin(scope, move || sending.stripe_over(scope, helper, &opening));
             }
         }
         let followed = sending.follow(reader).and_then(|()| sending.part(reader));
@@ -238,6 +239,17 @@ pub(crate) fn send(
 }
 
 impl Sending {
+    /// Has a thread of the operation do some work; where that cannot be, the operation ends.
+    fn begin<'scope>(
+        &self,
+        scope: &'scope thread::Scope<'scope, '_>,
+        work: impl FnOnce() + Send + 'scope,
+    ) {
+        if let Err(error) = threads::begin_in(scope, work) {
+            self.abort(error);
+        }
+    }
+
     fn wait_until(&self, condition: impl Fn(&Files) -> bool) {
         let mut files = self.files();
         while !condition(&files) && !files.over {

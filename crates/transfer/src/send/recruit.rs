@@ -103,7 +103,7 @@ impl Sending {
         for connection in joined {
             self.sockets().push(Arc::clone(&connection.socket));
             self.pace.take_on(&connection.socket);
-            scope.spawn(move || self.put_out_joined(connection));
+            self.begin(scope, move || self.put_out_joined(connection));
         }
         Ok(())
     }

@@ -20,6 +20,7 @@ use super::{Outgoing, PARTING, Sending, Stage};
 use crate::connection::Connection;
 use crate::control::{self, ControlReader, ControlWriter};
 use crate::error::TransferError;
+use crate::threads;
 use crate::wire::{CHUNK_SIZE, MESSAGE_LIMIT, Message};
 
 /// Another receiver that is ready to be lent files.
@@ -79,7 +80,10 @@ impl Sending {
         self.progress.hosts.find(helper.place());
         for connection in data {
             self.sockets().push(Arc::clone(&connection.socket));
-            scope.spawn(move || self.put_out_to(helper, connection));
+            let begun = threads::begin_in(scope, move || self.put_out_to(helper, connection));
+            if let Err(error) = begun {
+                return self.lose(helper, &error.to_string());
+            }
         }
         match self.follow_helper(helper, &mut reader) {
             Ok(None) => drop(helper.end()),

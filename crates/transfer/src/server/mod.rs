@@ -27,6 +27,7 @@ use crate::connection::Connection;
 use crate::error::TransferError;
 use crate::room::Rooms;
 use crate::socket;
+use crate::threads;
 pub use export::{Access, Export};
 use guests::Guests;
 use log::Journalist;
@@ -77,15 +78,23 @@ impl Server {
             stopping: AtomicBool::new(false),
         });
         socket::raise_descriptor_limit();
-        let guests = Arc::clone(&shared.guests);
-        let accept = |index| {
-            let accepting = Arc::clone(&shared);
-            thread::spawn(move || accepting.accept(&accepting.listeners[index]))
-        };
-        let acceptors = (0..addresses.len()).map(accept).collect();
-        let watchman = Some(thread::spawn(move || guests.watch()));
-        let sweeper = Some(Sweeper::start(&shared));
-        Ok(Self { shared, addresses, acceptors, watchman, sweeper })
+        let (acceptors, watchman, sweeper) = (Vec::new(), None, None);
+        let mut server = Self { shared, addresses, acceptors, watchman, sweeper };
+        server.begin()?;
+        Ok(server)
+    }
+
+    /// Begins its threads; where one cannot begin, the others end with the server.
+    fn begin(&mut self) -> Result<(), TransferError> {
+        for index in 0..self.addresses.len() {
+            let accepting = Arc::clone(&self.shared);
+            let accept = move || accepting.accept(&accepting.listeners[index]);
+            self.acceptors.push(threads::begin(accept)?);
+        }
+        let guests = Arc::clone(&self.shared.guests);
+        self.watchman = Some(threads::begin(move || guests.watch())?);
+        self.sweeper = Some(Sweeper::start(&self.shared)?);
+        Ok(())
     }
 
     /// Where it listens; the first port, if there are several.

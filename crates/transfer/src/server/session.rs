@@ -261,6 +261,10 @@ impl Session<'_> {
     /// What this client means by a path, if it may use it.
     fn locate(&self, typed: &[u8]) -> Result<rights::Place, TransferError> {
         let (export, path) = export::locate(&self.shared.settings.exports, typed)?;
+        if !export.root.is_in_place() {
+            let why = "the directory that is served is not where it was when this server began";
+            return Err(TransferError::Busy { why });
+        }
         let grants = self.shared.settings.rights.as_deref();
         rights::place(export, path, grants, self.peer.client.as_deref())
     }

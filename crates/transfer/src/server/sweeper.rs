@@ -2,12 +2,13 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, mpsc};
-use std::thread;
 use std::time::Duration;
 
 use super::{Access, Shared};
+use crate::error::TransferError;
 use crate::receive;
 use crate::room;
+use crate::threads;
 
 /// How often files in progress are looked for to which nobody came back.
 const SWEEP: Duration = Duration::from_secs(24 * 3600);
@@ -21,11 +22,11 @@ pub(super) struct Sweeper {
 }
 
 impl Sweeper {
-    pub(super) fn start(shared: &Arc<Shared>) -> Self {
+    pub(super) fn start(shared: &Arc<Shared>) -> Result<Self, TransferError> {
         let (going, told) = mpsc::channel::<()>();
         let (ending, ended) = mpsc::channel();
         let shared = Arc::clone(shared);
-        thread::spawn(move || {
+        threads::begin(move || {
             // Whoever moves something goes first; where it is refused nothing is lost.
             let _ = rustix::process::nice(19);
             loop {
@@ -36,9 +37,10 @@ impl Sweeper {
             }
             drop(shared);
             drop(ending);
-        });
-        Self { going, ended }
+        })?;
+        Ok(Self { going, ended })
     }
+
     /// Ends it, and waits until it has let the roots go, at most `patience`.
     pub(super) fn stop(self, patience: Duration) {
         drop(self.going);
