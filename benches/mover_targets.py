@@ -58,7 +58,7 @@ def targets() -> list[Target]:
     scp, sftp = frozenset(["scp"]), frozenset(["rclone sftp"])
     return [
         _one(off, 0.9, fast),
-        _one(hashed, 0.7, fast),
+        _one(hashed, 0.8, fast),
         _one(tls, 2, "scp", scp),
         _one(tls, 4, "rclone sftp", sftp),
         *(_cost(kind, every) for kind in Protection),

@@ -4,12 +4,10 @@ import sys
 from pathlib import Path
 
 from benches.account import Command
-from benches.peers.mover import MANY, ONE, Job, Mover, Protection, run_quietly
+from benches.peers.mover import MANY, Job, Mover, Protection, run_quietly
 from benches.testbed import FILES
 
 WEIR = str(Path(sys.executable).with_name("weir"))
-# As with the peers, what was best here: one file is limited by copying, many by system calls.
-_STREAMS = {ONE: 1, MANY: 2}
 
 
 class Weir(Mover):
@@ -50,8 +48,11 @@ class Weir(Mover):
 
     def _choices(self, job: Job) -> list[str]:
         """What the command chooses beside what to send and where to."""
-        hashing = "none" if self.protection is Protection.NONE else "blake3"
-        return ["--hash", hashing, "--streams", str(_STREAMS[job.data])]
+        is_hashed = self.protection is not Protection.NONE
+        # As with the peers, what was best here. Each stream has a thread of the receiver's: a file
+        # that is hashed is limited by its processor, many files by its system calls.
+        streams = 2 if is_hashed or job.data == MANY else 1
+        return ["--hash", "blake3" if is_hashed else "none", "--streams", str(streams)]
 
 
 class WeirSend(Weir):
