@@ -519,11 +519,26 @@ class Pair:
         self.offer(0, b"f")
         assert self.show(0, b"f", self.lend(0)) is True
 
+    def refused(self):
+        """Why the helper has not written the chunk that it was sent."""
+        kind, body = self.helper.hear(peer.FILE_FAILED, peer.STORED)
+        assert kind == peer.FILE_FAILED, "it was written"
+        return body[8], body[11:].decode()
+
     def written(self, number=0, chunk=1, digest=None):
-        """Says that a chunk was written; the chunks that the first receiver does not see."""
+        """Says to the first receiver that a chunk was written."""
         digest = digest or chaining_value(LAST, MIB)
         one = struct.pack(">Q", chunk) + digest
         self.first.say(peer.message(peer.WRITTEN, struct.pack(">Q", number) + peer.listed([one])))
+
+    def unseen(self):
+        """What the first receiver does not see of what it was told; nothing else counts."""
+        for _ in range(peer.PATIENCE_S):
+            kind, body = self.first.hear(peer.UNSEEN, peer.PROGRESS)
+            if kind == peer.UNSEEN:
+                return body
+            assert struct.unpack(">QQ", body)[1] == 0, "it was believed"
+        raise AssertionError("it says nothing of it")
 
 
 def ends(there):
@@ -636,8 +651,8 @@ def test_a_chunk_that_comes_twice_ends_the_session(pair):
 def test_content_that_is_not_the_hash_s_is_not_written(pair):
     pair.ready()
     pair.helper.data.sendall(pair.last(content=LAST.swapcase()))
-    _, body = pair.helper.hear(peer.FILE_FAILED)
-    assert body[8] == 5 and b"does not match its hash" in body
+    code, why = pair.refused()
+    assert code == 5 and "does not match its hash" in why
     assert pair.part.stat().st_size == 0
 
 
@@ -646,8 +661,7 @@ def test_nothing_is_written_after_a_lease_was_taken_back(pair):
     pair.first.say(peer.message(peer.TAKE_BACK, struct.pack(">QBB", 0, 0, 1)))
     lease = pair.lend(0, helper=1)
     pair.helper.data.sendall(pair.last())
-    _, body = pair.helper.hear(peer.FILE_FAILED)
-    assert b"no lease for it holds here" in body
+    assert "no lease for it holds here" in pair.refused()[1]
     assert pair.part.stat().st_size == 0
     assert pair.show(0, b"f", lease, helper=1) is True, "the other's holds"
 
@@ -668,7 +682,7 @@ def test_nothing_is_written_to_a_file_that_has_its_name(pair):
     final = pair.world.root / "in" / "f"
     final.write_bytes(content)
     pair.helper.data.sendall(pair.last())
-    assert b"cannot write" in pair.helper.hear(peer.FILE_FAILED)[1]
+    assert "cannot write" in pair.refused()[1]
     assert "No such file" in pair.show(0, b"f", lease, helper=1, at=late)
     assert pair.lend(0) is None
     assert final.read_bytes() == content and leftovers(pair.world.root) == []
@@ -679,11 +693,11 @@ def test_the_word_of_another_counts_for_nothing(pair):
     pair.ready()
     for digest in (None, bytes(32)):
         pair.written(digest=digest)
-        assert pair.first.hear(peer.UNSEEN)[1] == struct.pack(">QIQ", 0, 1, 1)
+        assert pair.unseen() == struct.pack(">QIQ", 0, 1, 1)
     pair.helper.data.sendall(pair.last())
     pair.helper.hear(peer.STORED)
     pair.written(digest=bytes(32))
-    assert pair.first.hear(peer.UNSEEN)[1] == struct.pack(">QIQ", 0, 1, 1)
+    assert pair.unseen() == struct.pack(">QIQ", 0, 1, 1)
     pair.first.say(peer.message(peer.COMMIT, struct.pack(">QB", 0, 0)))
     _, body = pair.first.hear(peer.FILE_FAILED)
     assert b"before all of it arrived" in body
