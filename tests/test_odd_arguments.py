@@ -40,6 +40,8 @@ HOST = [*AGENT, "--root", ".", "--insecure"]
         (["get", "127.0.0.1:9/x", ".", "--keys", "~nobody-is-called-so"], "~nobody-is-called-so"),
         ([*AGENT, "--insecure", "--root", "a" * 300], "File name too long"),
         (["relay", "proxy", "--listen", "\udcff"], "is not UTF-8 text"),
+        (["send", "network.json", "127.0.0.1:9/x", "--hash", "\udcff"], "is not UTF-8 text"),
+        (["get", "127.0.0.1:9/x", "y", "--cca", "\udcff"], "is not UTF-8 text"),
         (["relay", "split", *SPLIT, "--listen", "\udcff:1"], "is not UTF-8 text"),
         (["lab", "exec", "--lab", "\udcff", "a"], "no lab called"),
         (["probe", "\udcff"], "unknown host"),

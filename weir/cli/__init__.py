@@ -67,10 +67,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not lost.is_quiet:
             print(f"weir: {lost}", file=sys.stderr)
         return lost.exit_code
-    except UnicodeEncodeError as error:
-        # A byte of an argument that is no UTF-8, given to what takes text.
-        wrong = str(error.object)[error.start :]
-        return _refuse(f"{wrong!r:.60} is not UTF-8 text", args)
     except OSError as error:
         # Nobody asks for this everywhere that a place is looked at.
         if error.errno != errno.ENAMETOOLONG:
@@ -82,9 +78,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         output.hurry()
         return 130
     except Exception as error:
+        if (no_text := _encoding(error)) is not None:
+            # A byte of an argument that is no UTF-8, given to what takes text.
+            wrong = str(no_text.object)[no_text.start :]
+            return _refuse(f"{wrong!r:.60} is not UTF-8 text", args)
         if not is_program:
             raise
         return _break(error, args)
+
+
+def _encoding(error: BaseException | None) -> UnicodeEncodeError | None:
+    """The failure to write a text as bytes that an error is, or comes from."""
+    while error is not None and not isinstance(error, UnicodeEncodeError):
+        error = error.__cause__
+    return error
 
 
 def _break(error: Exception, args: argparse.Namespace) -> int:
