@@ -215,7 +215,7 @@ def heard_and_followed(tmp_path):
     assert choice.facts["probe"] == "listening"
     assert len(told.shown) == 1  # silent once
     assert paced(events[1])
-    assert told.listened[:7] == ["cubic"] * 7
+    assert told.listened[: monitor.LOOKS] == ["cubic"] * monitor.LOOKS
     assert told.listened[-1] == "bbr"
 
 

@@ -51,10 +51,13 @@ def test_of_many_that_are_mixed_only_one_may_be_of_ones_own_kind():
     assert without("cubic", {"Bn-Cn": 1.0})[1] == 1.0
 
 
+RATE = 4
+
+
 class Ear:
     """Hears what it is told to."""
 
-    rate_hz = 4
+    rate_hz = RATE
 
     def __init__(self, *told):
         self.told = list(told)
@@ -82,12 +85,15 @@ def said(listener, looks):
 
 @pytest.fixture
 def two_looks(monkeypatch):
-    """Sure from 0.8 on, in two looks in a row."""
+    """Sure from 0.8 on, in two looks in a row, which are a second apart."""
     monkeypatch.setattr(monitor, "SURE", 0.8)
     monkeypatch.setattr(monitor, "LOOKS", 2)
+    monkeypatch.setattr(monitor, "_OLD_S", 2.0)
+    monkeypatch.setattr(Listener, "_is_due", property(lambda self: self._taken % RATE == 0))
 
 
 NO, YES, DOUBT, UNKNOWN = heard(0.1), heard(0.9), heard(0.5), heard(0.1, known=False)
+UNKNOWN_BBR = heard(0.9, known=False)
 
 
 @pytest.mark.parametrize(
@@ -111,43 +117,69 @@ def test_it_is_said_once_it_is_sure_some_looks_in_a_row(two_looks, own, told, an
     assert ear.shown == [(4 * (number + 1), own) for number in range(len(told))]
 
 
-def looks_until_said(own, told, mbit_s):
-    """After how many looks it is said, while the stream's rate is what `mbit_s` says by seconds."""
-    listener, acked = Listener(Ear(*[told] * 60), own), 0.0
-    for number in range(4 * 40):
-        seconds = number / 4
-        acked += mbit_s(seconds) * 1e6 / 8 / 4
+def said_after_s(told, own, mbit_s, **settings):
+    """How long it listens until it is said, while the stream's rate is what `mbit_s` says."""
+    listener, acked = Listener(Ear(*told), own, **settings), 0.0
+    for number in range(RATE * 40):
+        seconds = number / RATE
+        acked += mbit_s(seconds) * 1e6 / 8 / RATE
         listener.carries(seconds, round(acked))
-        # Nothing is heard before the rate changes.
+        # Nothing is heard before the rate changes, nor in two seconds after that.
         if seconds >= 20 and listener.hears(sample(number)):
-            return round(seconds - 19.75) - 2  # two seconds are not looked at
+            return seconds + 1 / RATE - 22
     return None
 
 
+SOON, LATE = 1.5, 7.0  # three looks, and thirteen of which the first comes later
+
+
 @pytest.mark.parametrize(
-    ("own", "told", "now", "looks"),
+    ("own", "told", "now", "after_s"),
     [
-        ("cubic", heard(0.9), 10, 3),  # BBR takes what it had
-        ("cubic", heard(0.9), 30, 7),
-        ("cubic", heard(0.9), 40, 7),
-        ("bbr", heard(0.1), 60, 3),  # CUBIC leaves it more than BBR did
-        ("bbr", heard(0.1), 44, 7),
-        ("bbr", heard(0.1), 20, 7),
+        ("cubic", heard(0.9), 10, SOON),  # BBR takes what it had
+        ("cubic", heard(0.9), 30, LATE),
+        ("cubic", heard(0.9), 40, LATE),
+        ("bbr", heard(0.1), 60, SOON),  # CUBIC leaves it more than BBR did
+        ("bbr", heard(0.1), 44, LATE),
+        ("bbr", heard(0.1), 20, LATE),
     ],
 )
-def test_what_the_streams_own_rate_bears_out_is_said_sooner(own, told, now, looks):
-    assert looks_until_said(own, told, lambda at_s: 40 if at_s < 20 else now) == looks
+def test_what_the_streams_own_rate_bears_out_is_said_sooner(own, told, now, after_s):
+    assert said_after_s([told] * 60, own, lambda at_s: 40 if at_s < 20 else now) == after_s
 
 
-@pytest.mark.parametrize(("had", "looks"), [(30, 3), (15, 7), (None, 7)])
-def test_what_it_had_when_it_entered_counts_before_anything_was_seen(had, looks):
+@pytest.mark.parametrize(
+    ("own", "told", "after_s"),
+    [
+        ("cubic", [YES, UNKNOWN_BBR, YES], SOON),
+        ("cubic", [UNKNOWN_BBR, YES, YES], SOON),
+        ("cubic", [YES, YES, UNKNOWN_BBR, YES], SOON + 0.5),  # the last one is known
+        ("cubic", [UNKNOWN_BBR] * 10 + [YES, YES], SOON + 4.5),  # and two at least
+        ("cubic", [YES, UNKNOWN, YES, YES], SOON + 0.5),  # says nothing
+        ("cubic", [YES, NO, YES, YES, YES], SOON + 1),
+        ("bbr", [UNKNOWN] * 3, SOON),  # CUBIC harms nobody
+        ("bbr", [UNKNOWN_BBR] * 3 + [NO, NO, NO], SOON + 1.5),
+    ],
+)
+def test_where_its_rate_bears_it_out_unknown_looks_count(own, told, after_s):
+    now = 60 if own == "bbr" else 10
+    assert said_after_s(told, own, lambda at_s: 40 if at_s < 20 else now) == after_s
+
+
+def test_what_a_bbr_gains_that_was_taken_alone_bears_nothing_out():
+    rate = lambda at_s: 40 if at_s < 20 else 60  # noqa: E731
+    assert said_after_s([UNKNOWN] * 100, "bbr", rate, is_alone=True) is None
+
+
+@pytest.mark.parametrize(("had", "after_s"), [(30, SOON), (15, LATE), (None, LATE)])
+def test_what_it_had_when_it_entered_counts_before_anything_was_seen(had, after_s):
     short = Listener(Ear(*[heard(0.9)] * 60), "cubic", had_bps=had and 1e6 * had)
     said_at = None
-    for number in range(4 * 12):
-        short.carries(number / 4, round(10e6 / 8 * number / 4))
+    for number in range(RATE * 12):
+        short.carries(number / RATE, round(10e6 / 8 * number / RATE))
         if said_at is None and short.hears(sample(number)):
             said_at = number
-    assert said_at == 4 * (1 + looks) + 3
+    assert said_at == RATE * (2 + after_s) - 1
 
 
 def test_more_patience_takes_more_looks(two_looks):

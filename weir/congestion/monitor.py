@@ -4,11 +4,12 @@ Silence tells more, and costs what is not sent in it. The transfer's own stream 
 others and taken out (`weir.congestion.classify.beside`); what that leaves is whether BBR is among
 them, and that decides (001-spec 6.3). It is said only where it speaks against the control in use;
 sooner where what the stream gets bears it out: beside BBR a stream of CUBIC loses most of what it
-had, and one of BBR gains where CUBIC takes the place of BBR.
+had, and one of BBR gains where CUBIC takes the place of BBR. For some seconds a window holds what
+was there before and after, and such ones are seldom known: what bears them out makes up for that.
 
-What sounds like nothing that was learned says nothing; but where most sounds so BBR is not taken
-for what the rest says, since by mistake it would harm others. And where nobody was, a stream of BBR
-sounded like what is known, and then mostly does not, somebody has come whom it may harm.
+What else sounds like nothing that was learned says nothing; but where most sounds so BBR is not
+taken for what the rest says, since by mistake it would harm others. And where nobody was, a stream
+of BBR sounded like what is known, and then mostly does not, somebody has come whom it may harm.
 """
 
 from collections import deque
@@ -20,18 +21,22 @@ from weir.probe.sample import Sample
 
 SURE = 0.6
 """The probability, in each of so many looks, that the control does not suit who is there."""
-LOOKS = 7
-"""More than a second each: a stream that begins looks like BBR for as long as it is in a window."""
+LOOKS = 13
+"""More than five seconds: a stream that begins looks like BBR for as long as it is in a window."""
 BORNE_OUT = 3
-"""So many looks do where the stream's own rate bears out what is heard."""
+"""So many looks do where the stream's own rate bears out what is heard; unknown ones count, too."""
 COMPANY = 14
 """Looks of which most are unknown, where before nearly all were known: somebody has come."""
+_KNOWN_BEFORE = 7  # looks, nearly all of which were
+_KNOWN_LEAST = 2  # of those that are borne out, before BBR is taken
 _LOST, _GAINED = 0.5, 1.25  # of the rate before: with so little or so much it does
-_NOW_S = 2.0  # so long is now,
+_HAS_S = 2.0  # so long is measured what the stream has
+_NOW_S = 1.0  # so long is now,
 _BEFORE_S = 10.0  # and so long before
-_BETWEEN_S = 4.0  # with as much between them, in which it changes
-_LOOK_S = 1.0
+_BETWEEN_S = 3.0  # with as much between them, in which it changes
+_LOOK_S = 1.0  # half of it while something speaks against the control
 _SETTLE_S = 2.0  # in which a new control finds its place
+_OLD_S = 7.0  # what was heard longer ago is too old
 _KEPT_S = 20.0
 
 
@@ -81,8 +86,8 @@ class Listener:
         self._carried: deque[tuple[float, int]] = deque()
         self._taken = -round(_SETTLE_S * ear.rate_hz)
         self._samples: deque[Sample] = deque(maxlen=round(_KEPT_S * ear.rate_hz))
-        self._against = 0
-        self._unknown = 0
+        self._against: list[bool] = []  # whether known, of the looks in a row that speak against it
+        self._told = 0  # when the last known look was, in samples
         self._known: deque[bool] = deque(maxlen=patience * COMPANY)  # what the last looks were
         self._was_known = False
         self.stands = False
@@ -101,25 +106,28 @@ class Listener:
         if self._taken <= 0:
             return None
         self._samples.append(sample)
-        if self._taken % round(_LOOK_S * self._ear.rate_hz):
+        if not self._is_due:
             return None
         heard = self._ear.beside(self.samples, self._own)
         if heard is None:
             return None
         self._known.append(heard.known)
-        if not heard.known:
-            self._unknown += 1
-            if self._unknown > LOOKS:
-                self.forget()
-            return heard if self._fears_company and self._has_come else None
-        self._unknown = 0
-        self._was_known = self._was_known or sum(list(self._known)[-LOOKS:]) >= LOOKS - 1
         against, suits = self._doubt(heard)
-        self.stands = suits >= SURE
-        self._against = self._against + 1 if against >= SURE else 0
-        looks = BORNE_OUT if self._bears_out() else LOOKS
-        is_said = self._against >= self._patience * looks
-        return heard if is_said and (self._own == "bbr" or self._is_known) else None
+        is_borne_out = self._bears_out()
+        if heard.known:
+            self._told = self._taken
+            before = list(self._known)[-_KNOWN_BEFORE:]
+            self._was_known = self._was_known or sum(before) >= _KNOWN_BEFORE - 1
+            self.stands = suits >= SURE
+        else:
+            if self._taken - self._told > _OLD_S * self._ear.rate_hz:
+                self.forget()
+            if self._fears_company and self._has_come:
+                return heard
+            if self._fears_company or not is_borne_out or against < SURE:
+                return None
+        self._against = [*self._against, heard.known] if against >= SURE else []
+        return heard if self._is_said(is_borne_out) else None
 
     def carries(self, at_s: float, acked_bytes: int) -> None:
         """What the stream has carried by then.
@@ -135,7 +143,24 @@ class Listener:
     @property
     def own_bps(self) -> float | None:
         """What the stream gets now; None while that is not known."""
-        return self._rate(_NOW_S, 0.0)
+        return self._rate(_HAS_S, 0.0)
+
+    @property
+    def _is_due(self) -> bool:
+        """Whether to look now: oftener while something speaks against the control."""
+        often = max(1, round(_LOOK_S / 2 * self._ear.rate_hz))
+        if self._taken % often:
+            return False
+        seldom = max(1, round(_LOOK_S * self._ear.rate_hz))
+        return not self._taken % seldom or bool(self._against) or self._bears_out()
+
+    def _is_said(self, is_borne_out: bool) -> bool:
+        """Whether enough looks in a row speak against the control."""
+        known = sum(self._against)
+        if is_borne_out:
+            is_said = len(self._against) >= self._patience * BORNE_OUT
+            return is_said and (self._own == "bbr" or (self._against[-1] and known >= _KNOWN_LEAST))
+        return known >= self._patience * LOOKS and (self._own == "bbr" or self._is_known)
 
     @property
     def _is_known(self) -> bool:
@@ -150,7 +175,7 @@ class Listener:
 
     def _bears_out(self) -> bool:
         """Whether the stream's own rate has changed as it does where the control does not suit."""
-        now = self.own_bps
+        now = self._rate(_NOW_S, 0.0)
         before = self._rate(_BEFORE_S, _NOW_S + _BETWEEN_S) or self._had_bps
         if now is None or not before:
             return False
@@ -176,5 +201,5 @@ class Listener:
 
     def forget(self) -> None:
         """What was heard is not to be followed, or is too old: the looks in a row begin anew."""
-        self._against = 0
+        self._against = []
         self.stands = False
