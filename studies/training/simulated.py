@@ -14,8 +14,9 @@ real ones add is drawn: an exponential time of 0.1 ms in the mean for each reply
 
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -90,7 +91,8 @@ def rtt_series(
     ]
     span = Span(warmup_s, seconds)
     traffic = [*background, *_bursts(pattern, span)]
-    (echoes,) = _echoes(traffic, WORKS_PATH, [WORKS_PROBING], span, seed)
+    on = partial(along, WORKS_PATH, seed=seed)
+    (echoes,) = _echoes(traffic, WORKS_PATH, [WORKS_PROBING], span, on)
     return _samples(echoes, random.Random(f"host {label} {seed}"))
 
 
@@ -115,6 +117,23 @@ def seen(
     Raises:
         BadInput: the simulator refuses the path or the traffic.
     """
+    return recorded(label, background, path, probings, span, seed, partial(along, path, seed=seed))
+
+
+def recorded(
+    label: str,
+    background: Sequence[SimulatedTraffic],
+    path: NetworkPath,
+    probings: Sequence[Probing],
+    span: Span,
+    seed: int,
+    on: Callable[[Sequence[SimulatedTraffic]], Scenario],
+) -> list[Recording]:
+    """As `seen`, on a path that may have more than a `NetworkPath` says: `on` puts traffic on it.
+
+    Raises:
+        BadInput: as `seen`.
+    """
     return [
         Recording(
             label=label,
@@ -128,7 +147,7 @@ def seen(
             lost=np.array([probing.requests - e["replies"] for e in echoes]),
         )
         for probing, echoes in zip(
-            probings, _echoes(background, path, probings, span, seed), strict=True
+            probings, _echoes(background, path, probings, span, on), strict=True
         )
     ]
 
@@ -148,7 +167,7 @@ def _echoes(
     path: NetworkPath,
     probings: Sequence[Probing],
     span: Span,
-    seed: int,
+    on: Callable[[Sequence[SimulatedTraffic]], Scenario],
 ) -> list[list[dict[str, Any]]]:
     """The simulator's samples for each prober."""
     probes = [
@@ -163,7 +182,7 @@ def _echoes(
     ]
     # Time in which the last replies come, through a full queue.
     full_s = (path.rtt_ns / 1e9) + 2 * path.buffer_bytes * 8 / path.rate_bps
-    asked = along(path, [*background, *probes], seed)
+    asked = on([*background, *probes])
     end = Time(f"{span.end_s + math.ceil(full_s)} s")
     flows = simulated(asked, end, sample=Time("1 s"))["flows"]
     return [flow["echoes"] for flow in flows[-len(probes) :]]

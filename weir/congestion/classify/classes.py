@@ -100,6 +100,32 @@ WITH_BBR = frozenset(background.label for background in BACKGROUNDS if backgroun
 """The labels of those that BBR is in."""
 
 
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What holds a background back, beside who is in it: the answer to a second question.
+
+    Attributes:
+        label: its name.
+        nearest: the background that it is most like, for whoever knows of backgrounds alone.
+        meaning: in words.
+        is_among: whether it can be heard where streams of another kind fill the queue as well.
+    """
+
+    label: str
+    nearest: str
+    meaning: str
+    is_among: bool = False
+
+
+KINDS = (
+    Kind("bbr3", "B1-C0", "BBR, version 3", is_among=True),
+    Kind("marked", "R1", "DCTCP or Prague behind a queue that marks"),
+    Kind("loss-limited", "B0-C1", "CUBIC or Reno that losses at random keep from filling the path"),
+    Kind("app-limited", "app", "TCP that its application limits"),
+)
+"""Kinds that are looked for in any background; what is of none of them is as its label says."""
+
+
 SEVERAL = (3, 8)
 """So many streams at least and at most has a background of several, unless more are asked for."""
 
