@@ -2,12 +2,14 @@
 
 import io
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
 
 from weir.errors import BadInput
-from weir.observe.infiniband import records, statistics, waiting
+from weir.observe.infiniband import dump, records, report, statistics, waiting
+from weir.observe.infiniband.asking import Port
 from weir.observe.infiniband.records import ROW
 from weir.observe.infiniband.waiting import Reason
 
@@ -82,6 +84,75 @@ def test_a_round_with_a_missing_query_is_discarded_whole():
     rows = rounds([0, 1, 2, 3], [0, 1, 2, 3], flags={1: "missing"})
     tally = statistics.tallied([rows])["ToR", "up"]
     assert (tally.rounds, tally.discarded, tally.waiting) == (2, 1, 3)
+
+
+def swept(count=9, ports=3, seed=5):
+    """Sweeps of some ports, of one round together: as one table, and port by port."""
+    draw = np.random.default_rng(seed)
+    rows = rounds(*(np.cumsum(draw.integers(0, 3, count) * 10**6).tolist() for _ in range(ports)))
+    rows["round_ns"] = 7
+    rows["port"] = np.repeat(np.arange(ports), count)
+    rows["flags"][draw.integers(len(rows))] = "clamped"
+    rows["flags"][-1] = "missing"
+    return rows[np.arange(len(rows)).reshape(ports, count).T.ravel()], rows
+
+
+def test_sweeps_are_analysed_as_they_come_whatever_the_pieces():
+    """What a sweep writes names all ports, then all again; sorted by port it is plain rounds."""
+    by_sweep, by_port = swept()
+    wanted = statistics.tallied([by_port])
+    tally = wanted["ToR", "up"]
+    assert (tally.rounds, tally.discarded, len(tally.maxima)) == (3, 1, 2)
+    other = by_sweep.copy()
+    other["round_ns"] = 8
+    for piece in (1, 2, 3, 4, 7, 100):
+        cut = [by_sweep[at : at + piece] for at in range(0, len(by_sweep), piece)]
+        assert statistics.tallied(cut) == wanted
+        twice = np.concatenate([by_sweep, other])
+        cut = [twice[at : at + piece] for at in range(0, len(twice), piece)]
+        assert statistics.tallied(cut)["ToR", "up"].rounds == 6
+        assert statistics.tallied(cut)["ToR", "up"].waiting == 2 * tally.waiting
+
+
+def test_what_waits_is_the_mean_of_all_pairs_of_sweeps():
+    by_sweep, by_port = swept()
+    ports = [Port(int(by_port["lid"][0]), number, dump.FDR) for number in range(3)]
+    found = report.waited([by_sweep[at : at + 3] for at in range(0, len(by_sweep), 3)], ports)
+    pairs = waiting.intervals(by_port)
+    for begin, end, number in zip(pairs.starts, pairs.ends, range(3), strict=True):
+        (one,) = [one for one in found if one.port.number == number]
+        assert one.fitf == pytest.approx(np.nanmean(pairs.fitf[begin:end]))
+        assert one.ticks == pytest.approx(np.nansum(pairs.fitf[begin:end]) * 100 * MS / 22)
+    assert [one.fitf for one in found] == sorted((one.fitf for one in found), reverse=True)
+
+
+def test_sweeps_without_end_take_no_memory():
+    """What is kept is one sweep and some sums, whoever counts them."""
+    one, _ = swept(count=1, ports=20)
+    one["flags"] = ""
+    ports = [Port(7, number, dump.FDR) for number in range(20)]
+
+    def sweeps(count):
+        for number in range(count):
+            one["asked_ns"] += 10**9
+            one["wait_ticks"] += number % 2
+            yield one.copy()
+
+    def peak(count):
+        tracemalloc.reset_peak()
+        found = report.waited(sweeps(count), ports)
+        tally = statistics.tallied(sweeps(count))["ToR", "up"]
+        assert {waited.ticks for waited in found} == {count / 2}
+        assert (tally.rounds, tally.waiting) == (20, 20 * count / 2)
+        return tracemalloc.get_traced_memory()[1]
+
+    tracemalloc.start()
+    try:
+        peak(10)  # what is kept for ever by those who are called
+        few, many = peak(20), peak(200)
+    finally:
+        tracemalloc.stop()
+    assert many - few < 20 * one.nbytes
 
 
 def test_without_a_tick_nothing_is_said():

@@ -230,25 +230,30 @@ def _check(args: argparse.Namespace) -> None:
 
 def _sweep(args: argparse.Namespace) -> int:
     from weir.observe.infiniband import collect
-    from weir.observe.infiniband.report import waited
+    from weir.observe.infiniband.report import Waits
 
     if args.count < (1 if args.out else 2):
         raise BadInput("--count wants two sweeps or more: a counter says nothing, its growth does")
     output.is_the_work()
     with _asked(args) as asked, _kept(args.out) as keep:
-        swept: list[Rows] = []
+        waits, done, code = Waits(), 0, 0
+        begin_ns: int | None = None
         ends = (asked.backend, asked.ports, args.count, args.every, asked.names)
-        code = 0
         try:
             for rows in collect.sweeps(*ends, asked.renewed):
-                swept.append(rows)
+                # All sweeps are one round of each port, whoever comes late to the fabric.
+                begin_ns = int(rows["round_ns"][0]) if begin_ns is None else begin_ns
+                rows["round_ns"] = begin_ns
+                waits.add(rows)
+                keep(rows)
+                done += 1
         except KeyboardInterrupt:
             code, keep.is_over = _INTERRUPTED, True
-            _partial(f"{len(swept)} of {args.count} sweeps")
-        if swept:
-            keep(collect.rounds_of_sweeps(swept))
-            found = waited(swept, asked.ports)
-            _show(found, asked, args, _lanes(found, asked) if args.lanes and not code else None)
+            _partial(f"{done} of {args.count} sweeps")
+        if done:
+            found = waits.found(asked.ports)
+            lanes = _lanes(found, asked) if args.lanes and not code else None
+            _show(found, asked, args, lanes, is_partial=code > 0)
     return code
 
 
@@ -320,6 +325,7 @@ def _show(
     asked: _Asked,
     args: argparse.Namespace,
     lanes: dict[tuple[int, int], list[float] | None] | None = None,
+    is_partial: bool | None = None,
 ) -> None:
     from weir.observe.infiniband.report import flags_told
     from weir.terminal import Column, Table, console
@@ -333,7 +339,10 @@ def _show(
             facts |= numbers
             if lanes is not None:
                 facts["lanes"] = lanes.get((one.port.lid, one.port.number))
-            print(output.json_line({**facts, "reason": one.reason}), flush=True)
+            facts["reason"] = one.reason
+            if is_partial is not None:
+                facts["partial"] = is_partial
+            print(output.json_line(facts), flush=True)
         return
     # How long a port waited is what was asked for: a narrow terminal leaves out all else before.
     figures = [Column("waited", right=True), Column("lost", right=True, rank=2)]
@@ -352,7 +361,8 @@ def _show(
     counted = sum(not math.isnan(one.fitf) for one in found)
     some = sum(one.fitf > 0 for one in found)
     print(f"{len(found)} ports: {some} waited, {counted - some} did not", end="")
-    print("".join(f"; {count} {reason}" for reason, count in told.items()), flush=True)
+    print("".join(f"; {count} {reason}" for reason, count in told.items()), end="")
+    print("; partial" if is_partial else "", flush=True)
 
 
 def _most(args: argparse.Namespace) -> int:

@@ -5,8 +5,6 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from weir.errors import BadInput
 from weir.observe.infiniband.asking import Backend, Names, Port, rows_of
 from weir.observe.infiniband.records import MOST_QUERIES, Flag, Rows
@@ -116,11 +114,3 @@ def sweeps(
         if count is None or done < count:
             passed_s = (backend.now_ns() - begin_ns) / 1e9
             backend.sleep(max(0.0, gap_s - passed_s))
-
-
-def rounds_of_sweeps(swept: Sequence[Rows]) -> Rows:
-    """Sweeps that followed one another, as a round a port, which the analysis takes."""
-    joined = np.concatenate(swept)
-    joined = joined[np.lexsort((joined["asked_ns"], joined["port"], joined["lid"]))]
-    joined["round_ns"] = swept[0]["round_ns"][0]
-    return joined

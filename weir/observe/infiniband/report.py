@@ -2,13 +2,12 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from weir.observe.infiniband.asking import Names, Port
-from weir.observe.infiniband.collect import rounds_of_sweeps
 from weir.observe.infiniband.records import Rows
 from weir.observe.infiniband.statistics import Category, Tally, box
 from weir.observe.infiniband.waiting import Reason, intervals
@@ -45,31 +44,86 @@ class Waited:
     reason: str
 
 
-def waited(swept: Sequence[Rows], ports: Sequence[Port]) -> list[Waited]:
-    """Each port of some sweeps, those that waited most first.
+@dataclass(slots=True)
+class _Sum:
+    """What a port's pairs of answers come to so far.
 
-    What is added up are the pairs of sweeps that say something.
+    Attributes:
+        kind: of its switch.
+        way: up or down.
+        pairs: that say something.
+        fitf: theirs together.
+        ticks: by how many the counter grew in them.
+        reason: why the first pair says nothing; nothing if it does.
     """
-    rows = rounds_of_sweeps(swept)
-    pairs = intervals(rows)
-    known = {(port.lid, port.number): port for port in ports}
-    found = []
-    for begin, end in zip(pairs.starts.tolist(), pairs.ends.tolist(), strict=True):
-        first = pairs.first[begin:end]
-        row = rows[first[0]]
-        port = known.get((int(row["lid"]), int(row["port"])))
-        if port is None:  # gone since the fabric was looked at again
-            continue
-        value = pairs.fitf[begin:end]
-        good = ~np.isnan(value)
-        ticks = (rows["wait_ticks"][first + 1].astype(float) - rows["wait_ticks"][first])[good]
-        share = float(np.mean(value[good])) if good.any() else math.nan
-        rate_bps = port.speed.rate_bps if port.speed else math.nan
-        reason = "" if good.any() else _why(rows, first, Reason(int(pairs.reason[begin])))
-        total = float(ticks.sum()) if good.any() else math.nan
-        kind, way = str(row["kind"]), str(row["way"])
-        found.append(Waited(port, kind, way, share, share * rate_bps, total, reason))
-    return sorted(found, key=lambda one: -1.0 if math.isnan(one.fitf) else one.fitf, reverse=True)
+
+    kind: str
+    way: str
+    pairs: int = 0
+    fitf: float = 0.0
+    ticks: float = 0.0
+    reason: str = ""
+
+
+class Waits:
+    """How long ports wait, sweep by sweep: only the last sweep and some sums are kept."""
+
+    def __init__(self) -> None:
+        self._last: Rows | None = None
+        self._sums: dict[tuple[int, int], _Sum] = {}
+
+    def add(self, rows: Rows) -> None:
+        """Another sweep, later than those before."""
+        if self._last is not None:
+            self._add_pairs(np.concatenate([self._last, rows]))
+        self._last = rows
+
+    def _add_pairs(self, rows: Rows) -> None:
+        """The pairs of two sweeps."""
+        rows = rows[np.lexsort((rows["port"], rows["lid"]))]  # stable: earlier answers stay first
+        rows["round_ns"] = rows["round_ns"][0]
+        pairs = intervals(rows)
+        for begin, end in zip(pairs.starts.tolist(), pairs.ends.tolist(), strict=True):
+            first = pairs.first[begin:end]
+            row = rows[first[0]]
+            key = int(row["lid"]), int(row["port"])
+            value = pairs.fitf[begin:end]
+            good = ~np.isnan(value)
+            reason = "" if good.any() else _why(rows, first, Reason(int(pairs.reason[begin])))
+            one = self._sums.setdefault(key, _Sum(str(row["kind"]), str(row["way"]), reason=reason))
+            grown = rows["wait_ticks"][first + 1].astype(float) - rows["wait_ticks"][first]
+            one.pairs += int(good.sum())
+            one.fitf += float(value[good].sum())
+            one.ticks += float(grown[good].sum())
+
+    def found(self, ports: Sequence[Port]) -> list[Waited]:
+        """Each of these ports that was asked twice, those that waited most first.
+
+        What is added up are the pairs of sweeps that say something.
+        """
+        known = {(port.lid, port.number): port for port in ports}
+        found = []
+        for key, one in self._sums.items():
+            port = known.get(key)
+            if port is None:  # gone since the fabric was looked at again
+                continue
+            rate_bps = port.speed.rate_bps if port.speed else math.nan
+            share = one.fitf / one.pairs if one.pairs else math.nan
+            ticks = one.ticks if one.pairs else math.nan
+            reason = "" if one.pairs else one.reason
+            lost_bps = share * rate_bps
+            found.append(Waited(port, one.kind, one.way, share, lost_bps, ticks, reason))
+        return sorted(
+            found, key=lambda one: -1.0 if math.isnan(one.fitf) else one.fitf, reverse=True
+        )
+
+
+def waited(swept: Iterable[Rows], ports: Sequence[Port]) -> list[Waited]:
+    """Each port of some sweeps that followed one another, as `Waits` has it."""
+    waits = Waits()
+    for rows in swept:
+        waits.add(rows)
+    return waits.found(ports)
 
 
 def _why(rows: Rows, first: np.ndarray, reason: Reason) -> str:

@@ -1,7 +1,7 @@
 """What rounds say by kind of switch and direction (000-spec 2.5, A5; tables 2.1 and 2.2).
 
-Rounds come a piece at a time and only two numbers of each are kept, so that a campaign of any
-length fits into memory.
+Rows come a piece at a time and only two numbers of each round are kept, so that a campaign of any
+length fits into memory, and a sweep of any number of times.
 """
 
 import math
@@ -96,49 +96,132 @@ class Tally:
         return 1.96 * math.sqrt(share * (1 - share) / (self.rounds - self.discarded))
 
 
+@dataclass(slots=True)
+class _Round:
+    """What is known so far of a round that more rows may follow of.
+
+    Attributes:
+        category: of its port.
+        is_missing: a query was not answered.
+        counts: of its intervals, as those of a category.
+        most: the largest FITF.
+        total: the sum of those above 0.
+    """
+
+    category: Category
+    is_missing: bool = False
+    counts: Tally = field(default_factory=Tally)
+    most: float = 0.0
+    total: float = 0.0
+
+
+_Rounds = dict[tuple[int, int], _Round]
+"""By LID and port: those of one begin."""
+
+
 def tallied(pieces: Iterable[Rows], tick_ns: float | None = None) -> dict[Category, Tally]:
-    """The tally of each category in pieces of whole rounds; `tick_ns` as for `intervals`."""
+    """The tally of each category.
+
+    Rows of one begin that follow one another are a round of each port that they name, whatever the
+    order of the ports: `rounds` writes one port's after the other's, `sweep` all ports' at once.
+    However many rows there are, one of each port and a few numbers are kept.
+
+    Args:
+        pieces: of rows, cut anywhere.
+        tick_ns: as for `intervals`.
+    """
     found: dict[Category, Tally] = {}
+    going: _Rounds = {}
+    last: Rows | None = None
     for rows in pieces:
-        if len(rows):
-            _count(rows, intervals(rows, tick_ns), found)
+        if not len(rows):
+            continue
+        if last is not None and last["round_ns"][0] == rows["round_ns"][0]:
+            rows = np.concatenate([last, rows])
+        else:
+            _end(going, found)
+            going = {}
+        going, last = _counted(rows, tick_ns, going, found)
+    _end(going, found)
     return found
 
 
-def _count(rows: Rows, pairs: Intervals, found: dict[Category, Tally]) -> None:
+def _counted(
+    rows: Rows, tick_ns: float | None, going: _Rounds, found: dict[Category, Tally]
+) -> tuple[_Rounds, Rows]:
+    """Counts rows, of which the first go on with some rounds; what may go on behind the last.
+
+    Returns:
+        Those rounds, and the last row of each.
+    """
+    begun = np.cumsum(np.append(False, rows["round_ns"][1:] != rows["round_ns"][:-1]))
+    order = np.lexsort((rows["port"], rows["lid"], begun))  # stable: rows of a port stay in order
+    rows, begun = rows[order], begun[order]
     begins = round_starts(rows)
     is_missing = np.logical_or.reduceat(flagged(rows["flags"]) & _unanswered(rows), begins)
+    rounds, still = [], {}
+    names = zip(rows[["lid", "port", "kind", "way"]][begins].tolist(), begun[begins], strict=True)
+    for ((lid, port, kind, way), number), gone in zip(names, is_missing.tolist(), strict=True):
+        one = (going.get((lid, port)) if number == 0 else None) or _Round((kind, way))
+        one.is_missing |= gone
+        rounds.append(one)
+        if number == begun[-1]:
+            still[lid, port] = one
+    pairs = intervals(rows, tick_ns)
     of_round = np.searchsorted(begins, pairs.rounds)
-    keys = list(zip(rows["kind"][begins].tolist(), rows["way"][begins].tolist(), strict=True))
-    for category, gone in zip(keys, is_missing.tolist(), strict=True):
-        tally = found.setdefault(category, Tally())
-        tally.rounds += 1
-        tally.discarded += gone
-    for number, begin, end in zip(
+    for index, begin, end in zip(
         of_round.tolist(), pairs.starts.tolist(), pairs.ends.tolist(), strict=True
     ):
-        if not is_missing[number]:
-            _add(found[keys[number]], pairs, slice(begin, end))
+        _add(rounds[index], pairs, slice(begin, end))
+    over = len(rounds) - len(still)
+    for one in rounds[:over]:
+        _close(one, found)
+    ends = np.append(begins[1:], len(rows)) - 1
+    return still, rows[ends[over:]]
+
+
+def _end(going: _Rounds, found: dict[Category, Tally]) -> None:
+    for one in going.values():
+        _close(one, found)
+
+
+def _close(one: _Round, found: dict[Category, Tally]) -> None:
+    """A round is over: its category has one more."""
+    tally = found.setdefault(one.category, Tally())
+    tally.rounds += 1
+    if one.is_missing:
+        tally.discarded += 1
+        return
+    counts = one.counts
+    tally.zero += counts.zero
+    tally.waiting += counts.waiting
+    tally.whole += counts.whole
+    tally.beyond += counts.beyond
+    for reason, count in counts.unusable.items():
+        tally.unusable[reason] = tally.unusable.get(reason, 0) + count
+    if counts.waiting:
+        tally.maxima.append(one.most)
+        tally.means.append(one.total / counts.waiting)
 
 
 def _unanswered(rows: Rows) -> np.ndarray:
     return np.char.find(rows["flags"], "missing") >= 0
 
 
-def _add(tally: Tally, pairs: Intervals, part: slice) -> None:
-    """One round more."""
-    reasons = pairs.reason[part]
+def _add(one: _Round, pairs: Intervals, part: slice) -> None:
+    """Intervals more of a round."""
+    reasons, counts = pairs.reason[part], one.counts
     good = pairs.fitf[part][reasons == Reason.GOOD]
     waited = good[good > 0]
-    tally.zero += len(good) - len(waited)
-    tally.waiting += len(waited)
-    tally.whole += int((good >= 1).sum())
-    tally.beyond += int(pairs.beyond[part].sum())
+    counts.zero += len(good) - len(waited)
+    counts.waiting += len(waited)
+    counts.whole += int((good >= 1).sum())
+    counts.beyond += int(pairs.beyond[part].sum())
     if len(waited):
-        tally.maxima.append(float(waited.max()))
-        tally.means.append(float(waited.mean()))
+        one.most = max(one.most, float(waited.max()))
+        one.total += float(waited.sum())
     if len(good) < len(reasons):
         for reason, count in zip(*np.unique(reasons, return_counts=True), strict=True):
             if reason != Reason.GOOD:
                 known = Reason(int(reason))
-                tally.unusable[known] = tally.unusable.get(known, 0) + int(count)
+                counts.unusable[known] = counts.unusable.get(known, 0) + int(count)
