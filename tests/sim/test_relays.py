@@ -26,6 +26,16 @@ def test_the_shipped_scenario_is_shared_by_weights_and_no_client_is_told_too_muc
     assert result["jain_index"] == pytest.approx(200**2 / (100 * (50 + 50 * 9)), rel=0.01)
 
 
+def test_linked_flow_by_flow_no_client_is_told_too_much_and_the_line_is_as_full():
+    text = SHIPPED.read_text().replace('"strict"', '"per-flow"')
+    result = run(Run(parse(text), Time("10 s"), Time("5 s")))
+    flows = {flow["name"]: flow for flow in result["flows"]}
+    relay = flows["joined"]["relay"]
+    assert (relay["linked_ack"], relay["ahead_bytes_max"]) == ("per-flow", 0)
+    goodput = sum(flows[name]["goodput_bps"] for name in ("half", "favoured"))
+    assert goodput == pytest.approx(8e6 * 1444 / 1500, rel=0.02)
+
+
 def test_without_linked_acknowledgements_clients_are_told_what_no_server_has():
     text = SHIPPED.read_text().replace('"strict"', '"none"')
     result = run(Run(parse(text), Time("5 s")))

@@ -46,6 +46,7 @@ _PAYLOAD_MIN, _PAYLOAD_MAX = 16, 9000
 _NODES_MAX = 250
 _WEIGHT_MAX = 1000
 _RELAYED_MAX = 65_532  # the flows that an aggregate has numbers for
+_LINKED_ACKS = ("none", "literal", "strict", "per-flow")
 
 
 class _Named(Protocol):
@@ -270,7 +271,7 @@ def _relay(table: Table, common: dict[str, Any]) -> Traffic:
     return RelayTraffic(
         **common,
         congestion=table.take("congestion", _control, None),
-        linked_ack=table.take("linked_ack", one_of("none", "literal", "strict"), "none"),
+        linked_ack=table.take("linked_ack", one_of(*_LINKED_ACKS), "none"),
         window=table.take("window", positive(Bytes), None),
     )
 

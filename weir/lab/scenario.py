@@ -277,8 +277,8 @@ class RelayTraffic(Traffic):
 
     Attributes:
         congestion: the congestion control of that connection, None for the host's own.
-        linked_ack: "none", "literal" or "strict": whether a client's acknowledgement waits for its
-            server's.
+        linked_ack: whether a client's acknowledgement waits for its server's: "none"; as the
+            work's switches do it, "literal" or "strict"; or "per-flow", as `weir relay` does.
         window: what a client may have sent that the relay has not read; None for as much as a host
             takes.
     """

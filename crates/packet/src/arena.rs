@@ -79,6 +79,12 @@ impl Arena {
         &self.contents[index as usize]
     }
 
+    /// The same, to be changed.
+    #[inline]
+    pub(crate) fn content_mut(&mut self, index: u32) -> &mut Content {
+        &mut self.contents[index as usize]
+    }
+
     /// Bytes of memory that it takes.
     pub(crate) fn memory(&self) -> usize {
         self.contents.capacity() * size_of::<Content>() + self.free.capacity() * size_of::<u32>()

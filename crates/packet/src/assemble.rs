@@ -162,7 +162,7 @@ impl Builder<'_> {
             GeneratorConfig::Relay(relay) => {
                 let nodes = [from as u32, to as u32];
                 let setup = self.relay(traffic, relay, nodes, number, mtu)?;
-                let relay = Relay::new(relay.linked_ack.release());
+                let relay = Relay::new(relay.linked_ack);
                 (Generator::Relay(Box::new(relay)), Some(setup))
             }
             GeneratorConfig::Udt => {

@@ -193,7 +193,7 @@ impl From<&Sample> for EchoOutcome {
 /// What a relay did, warm-up included.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct RelayOutcome {
-    /// How acknowledgements are linked: `none`, `literal` or `strict`.
+    /// How acknowledgements are linked: `none`, `literal`, `strict` or `per-flow`.
     pub linked_ack: &'static str,
     /// Connections of clients.
     pub flows: u64,

@@ -2,8 +2,8 @@
 
 use weir_application::{Application, Sockets as _, peer_of};
 use weir_queue::Ecn;
-use weir_tcp::{Flags, Segment};
-use weir_units::Time;
+use weir_tcp::Transmit;
+use weir_units::{Bytes, Time};
 
 use crate::PacketError;
 use crate::arena::{Content, Handle};
@@ -14,6 +14,7 @@ use crate::fabric::{Fabric, Object};
 use crate::flow::{Flow, Generator};
 use crate::outcome::Outcome;
 use crate::probe::Probe;
+use crate::relay::Departure;
 use crate::summary::{Scene, Summary};
 use crate::trace::Files;
 
@@ -21,6 +22,10 @@ use crate::trace::Files;
 /// opening side.
 const SERVER_PORT: u16 = 5_001;
 const CLIENT_PORT: u16 = 0xc000;
+
+/// The packet of an acknowledgement that a relay makes itself: its header of TCP has room for
+/// timestamps, as that of `weir relay` has.
+const SPOKEN: Bytes = Bytes::new(52);
 
 /// A simulation that has not run yet.
 pub struct Simulation {
@@ -288,31 +293,58 @@ impl Simulation {
         self.send_released(seat.relay);
     }
 
-    /// Whether a relay holds back what an endpoint of its own is about to send.
-    fn is_held(&mut self, seat: Seat, segment: &Segment, handle: Handle) -> bool {
-        let is_free = !segment.flags.has(Flags::ACK)
-            || segment.flags.has(Flags::SYN)
-            || segment.flags.has(Flags::RST);
+    /// Whether what an endpoint of a relay is about to send leaves, as the relay has it.
+    fn leaves(&mut self, seat: Seat, handle: Handle) -> bool {
         let Generator::Relay(relay) = &mut self.flows[seat.relay as usize].generator else {
-            return false;
+            return true;
         };
-        let is_held = !is_free && relay.holds(seat.part, segment.ack, handle, &self.endpoints);
+        let Content::Tcp { segment, .. } = self.fabric.arena.content_mut(handle.index) else {
+            return true;
+        };
+        let departure = relay.departs(seat.part, segment, handle, &self.endpoints);
+        if departure == Departure::Dropped {
+            self.fabric.arena.free(handle.index);
+        }
         self.send_released(seat.relay);
-        is_held
+        departure == Departure::Leaves
     }
 
-    /// Sends what a relay held back and holds no longer.
+    /// Sends what a relay held back and holds no longer, and what it says by itself.
     fn send_released(&mut self, relay: u32) {
         let Generator::Relay(relay) = &mut self.flows[relay as usize].generator else { return };
-        if relay.released.is_empty() {
+        if relay.released.is_empty() && relay.spoken.is_empty() {
             return;
         }
-        for (from, handle) in std::mem::take(&mut relay.released) {
+        let mut leaving = std::mem::take(&mut relay.released);
+        for (from, segment) in std::mem::take(&mut relay.spoken) {
+            let transmit = Transmit { segment, ecn: Ecn::NotEct, size: SPOKEN };
+            leaving.push((from, self.packet(from, transmit)));
+        }
+        for (from, handle) in leaving {
             let node = self.endpoints.all[from as usize].node as usize;
             if !self.captures.is_empty() {
                 self.show(node, &handle);
             }
             self.fabric.send(node, handle);
+        }
+    }
+
+    /// The packet in which an endpoint sends something.
+    #[inline]
+    fn packet(&mut self, number: u32, transmit: Transmit) -> Handle {
+        let endpoint = &self.endpoints.all[number as usize];
+        let content = Content::Tcp {
+            endpoint: peer_of(number),
+            incarnation: endpoint.incarnation,
+            segment: transmit.segment,
+        };
+        Handle {
+            index: self.fabric.arena.keep(content),
+            to: endpoint.peer_node,
+            hash: endpoint.hash,
+            size: transmit.size.count() as u16,
+            ecn: transmit.ecn,
+            dscp: endpoint.dscp,
         }
     }
 
@@ -362,25 +394,13 @@ impl Simulation {
         loop {
             let endpoint = &mut self.endpoints.all[number as usize];
             let Some(transmit) = endpoint.connection.poll_segment(now) else { break };
-            let content = Content::Tcp {
-                endpoint: peer_of(number),
-                incarnation: endpoint.incarnation,
-                segment: transmit.segment,
-            };
-            let handle = Handle {
-                index: self.fabric.arena.keep(content),
-                to: endpoint.peer_node,
-                hash: endpoint.hash,
-                size: transmit.size.count() as u16,
-                ecn: transmit.ecn,
-                dscp: endpoint.dscp,
-            };
-            let (node, seat) = (endpoint.node as usize, endpoint.seat);
-            let flow = &mut self.flows[endpoint.flow as usize];
+            let (node, seat, flow) = (endpoint.node as usize, endpoint.seat, endpoint.flow);
+            let handle = self.packet(number, transmit);
+            let flow = &mut self.flows[flow as usize];
             if node == flow.from {
                 flow.counts.on_departure(handle.size);
             }
-            if seat.part != Part::Host && self.is_held(seat, &transmit.segment, handle) {
+            if seat.part != Part::Host && !self.leaves(seat, handle) {
                 continue;
             }
             if !self.captures.is_empty() {

@@ -91,23 +91,37 @@ pub struct RelayConfig {
 
 /// How the acknowledgements of a client's leg, of the aggregate and of a server's leg are linked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum LinkedAck {
     /// Not: each leg's means that its own other end has the data.
     #[default]
     None,
     /// As the work prints it: by what all servers together have acknowledged.
     Literal,
-    /// A client sees acknowledged what its own server has acknowledged.
+    /// A client sees acknowledged what its own server has acknowledged: as the work's switches
+    /// would, which hold the aggregate's acknowledgements, too, in the order of its bytes.
     Strict,
+    /// The same, and only the clients' acknowledgements are held: as `weir relay` does.
+    PerFlow,
 }
 
 impl LinkedAck {
+    /// What of the aggregate's acknowledgements goes when, where they are held.
     pub(crate) fn release(self) -> Option<Release> {
         match self {
-            Self::None => None,
+            Self::None | Self::PerFlow => None,
             Self::Literal => Some(Release::Literal),
             Self::Strict => Some(Release::Strict),
+        }
+    }
+
+    /// What it is called.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Literal => "literal",
+            Self::Strict => "strict",
+            Self::PerFlow => "per-flow",
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use weir_packet::{Config, Outcome, RelayOutcome, Simulation};
 
-const MODES: [&str; 3] = ["none", "literal", "strict"];
+const MODES: [&str; 4] = ["none", "literal", "strict", "per-flow"];
 
 /// Clients at `c`, the join end at `p`, the split end at `q`, servers at `s` and, farther away, at
 /// `t`; between the routers a line of 10 Mbit/s and 10 ms, with `loss`.
@@ -89,9 +89,27 @@ fn strictly_no_client_is_told_what_its_server_has_not_said() {
         relay(&run(&network(0.01, 20, mode, &traffic.join(",")))).ahead_bytes_max
     };
     assert_eq!(ahead("strict"), 0);
+    assert_eq!(ahead("per-flow"), 0);
     // Credit of the fast server's goes to clients of the slow one.
     assert!(ahead("literal") > 1_448, "literally: {}", ahead("literal"));
     assert!(ahead("none") > ahead("literal"), "not at all: {}", ahead("none"));
+}
+
+/// The work's switches hold the aggregate's own acknowledgements, so that what it has lost is
+/// repaired late; `weir relay` holds those of clients alone, whose connections lose nothing here.
+#[test]
+fn flow_by_flow_only_clients_wait_and_the_aggregate_repairs_its_losses_by_itself() {
+    let goodput = |mode: &str| {
+        let traffic = clients("far", "t", 1, &bulk(1));
+        let outcome = run(&network(0.02, 40, mode, &traffic));
+        let relay = relay(&outcome);
+        (outcome.flows[1].goodput_bps, relay.ahead_bytes_max)
+    };
+    let [(plain, ahead), (strict, none), (per_flow, neither)] =
+        ["none", "strict", "per-flow"].map(goodput);
+    assert!(ahead > 0 && none == 0 && neither == 0);
+    assert!(per_flow > 0.9 * plain, "{per_flow} of {plain} bit/s");
+    assert!(strict < 0.7 * plain, "{strict} of {plain} bit/s");
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! One flow of a relay: a client's connection at the join end, one to its server at the split end.
 
 use weir_aggregate::window::{Incoming, Outgoing};
-use weir_tcp::{End, State};
+use weir_tcp::{End, Segment, State};
 
+use super::clamp::Clamp;
 use super::linked::HeldPackets;
 use crate::endpoint::Endpoints;
 
@@ -22,6 +23,10 @@ pub(crate) struct Carried {
     /// The client's acknowledgements, if they are held, and what may go of them, in bytes.
     pub(crate) held: HeldPackets,
     pub(crate) credit: u64,
+    /// What sets them back instead, flow by flow, and how far the split end has told that the
+    /// server has acknowledged it: its end counts as one more.
+    pub(crate) clamp: Option<Clamp>,
+    told: u64,
     /// Data that arrived at the split end, those that its connection has not taken, and those that
     /// the server has acknowledged.
     pub(crate) arrived: u64,
@@ -35,7 +40,7 @@ pub(crate) struct Carried {
 }
 
 impl Carried {
-    pub(crate) fn new(near: u32, far: u32) -> Self {
+    pub(crate) fn new(near: u32, far: u32, is_clamped: bool) -> Self {
         Self {
             near,
             far,
@@ -44,6 +49,8 @@ impl Carried {
             outgoing: Outgoing::default(),
             held: HeldPackets::default(),
             credit: 0,
+            clamp: is_clamped.then(Clamp::default),
+            told: 0,
             arrived: 0,
             waiting: 0,
             acknowledged: 0,
@@ -64,6 +71,31 @@ impl Carried {
         if self.has_end && self.waiting == 0 {
             far.close();
         }
+    }
+
+    /// What the split end has to tell of the server's acknowledgements, if anybody asks.
+    pub(crate) fn news(&mut self, endpoints: &Endpoints) -> Option<u64> {
+        let until = self.at_server(endpoints) + u64::from(self.is_delivered(endpoints));
+        let is_news = self.clamp.is_some() && until > self.told;
+        self.told = self.told.max(until);
+        is_news.then_some(until)
+    }
+
+    /// The join end is told so; what it then says to the client by itself.
+    pub(crate) fn released(&mut self, until: u64) -> Option<Segment> {
+        let sent = self.outgoing.sent() + u64::from(self.is_sent);
+        self.clamp.as_mut().filter(|_| !self.is_gone)?.release(until, sent)
+    }
+
+    /// Acknowledgements of the client's that are held.
+    pub(crate) fn held_acks(&self) -> usize {
+        let is_set_back = self.clamp.as_ref().is_some_and(|clamp| clamp.is_held() && !self.is_gone);
+        self.held.len() + usize::from(is_set_back)
+    }
+
+    /// Whether none is, and no credit is left.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.held_acks() == 0 && self.credit == 0
     }
 
     /// Data that the server has acknowledged by now, as the split end knows.

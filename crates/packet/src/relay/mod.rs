@@ -6,22 +6,23 @@
 //! Clients send and servers receive. Both ends know of a flow as soon as its client connects, as if
 //! a controller told them (003-spec section 2.4).
 
+mod clamp;
 mod flow;
 mod linked;
 mod wire;
 
 use weir_aggregate::frame::{CONTROL, DATA_MAX, HEADER_BYTES, Uid, UidPool};
-use weir_aggregate::linked_ack::Release;
 use weir_aggregate::message::{Message, Reason};
 use weir_aggregate::turns::Turns;
 use weir_aggregate::window::{STEP_MAX, window};
-use weir_tcp::State;
+use weir_tcp::{Flags, Segment, State};
 
 use self::flow::{Carried, UNSENT_MAX};
 use self::linked::Linked;
 use self::wire::{Arrived, Wire};
 use crate::arena::Handle;
 use crate::endpoint::{Endpoints, Newcomer, Part};
+use crate::traffic::LinkedAck;
 
 /// What a relay holds, in bytes: received in order and not sent on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,9 +42,18 @@ pub(crate) struct HeldMost {
     pub(crate) both: u64,
 }
 
+/// What becomes of a segment that is about to leave one of a relay's endpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Departure {
+    Leaves,
+    /// It is held, and let go later.
+    Held,
+    Dropped,
+}
+
 /// Both ends of an aggregate, and what is under way between them.
 pub(crate) struct Relay {
-    release: Option<Release>,
+    mode: LinkedAck,
     /// The two sides of the aggregate's connection, once a client has come.
     ends: Option<[u32; 2]>,
     /// What goes from the join end, and back; and what of it TCP had no room for.
@@ -56,24 +66,27 @@ pub(crate) struct Relay {
     linked: Option<Linked>,
     /// Packets that were held and may go, each with the endpoint that it comes from.
     pub(crate) released: Vec<(u32, Handle)>,
+    /// What the relay says by itself in the name of an endpoint.
+    pub(crate) spoken: Vec<(u32, Segment)>,
     /// The most that a client had seen acknowledged and its server had not acknowledged, in bytes.
     pub(crate) ahead_max: u64,
     pub(crate) most: HeldMost,
 }
 
 impl Relay {
-    /// No client has come. With linked acknowledgements, `release` says what goes when.
-    pub(crate) fn new(release: Option<Release>) -> Self {
+    /// No client has come; `mode` says what acknowledgements go when.
+    pub(crate) fn new(mode: LinkedAck) -> Self {
         Self {
-            release,
+            mode,
             ends: None,
             wires: Default::default(),
             owed: [0; 2],
             turns: Turns::default(),
             uids: UidPool::default(),
             flows: Vec::new(),
-            linked: release.map(Linked::new),
+            linked: mode.release().map(Linked::new),
             released: Vec::new(),
+            spoken: Vec::new(),
             ahead_max: 0,
             most: HeldMost::default(),
         }
@@ -81,11 +94,7 @@ impl Relay {
 
     /// How acknowledgements are linked, in a word.
     pub(crate) fn linked_ack(&self) -> &'static str {
-        match self.release {
-            None => "none",
-            Some(Release::Literal) => "literal",
-            Some(Release::Strict) => "strict",
-        }
+        self.mode.name()
     }
 
     /// The aggregate's side at the join end, once there is one.
@@ -106,7 +115,8 @@ impl Relay {
     pub(crate) fn admit(&mut self, newcomer: &Newcomer) -> Uid {
         let uid = self.uids.take().expect("a relay is assembled with no more flows than UIDs");
         self.turns.add(uid, newcomer.weight);
-        self.flows.push(Carried::new(newcomer.near, newcomer.far));
+        let is_clamped = self.mode == LinkedAck::PerFlow;
+        self.flows.push(Carried::new(newcomer.near, newcomer.far, is_clamped));
         uid
     }
 
@@ -130,31 +140,45 @@ impl Relay {
         }
     }
 
-    /// A segment is about to leave one of its endpoints, which acknowledges up to `number`: whether
-    /// it is held here. What opens or resets a connection never is.
-    pub(crate) fn holds(
+    /// A segment is about to leave one of its endpoints, and may be changed. What opens or resets a
+    /// connection always leaves.
+    pub(crate) fn departs(
         &mut self,
         part: Part,
-        number: u64,
+        segment: &mut Segment,
         packet: Handle,
         endpoints: &Endpoints,
-    ) -> bool {
+    ) -> Departure {
+        let has = |flags| segment.flags.has(flags);
+        let is_opening = has(Flags::SYN);
+        if is_opening || has(Flags::RST) || !has(Flags::ACK) {
+            if let Part::Near(uid) = part
+                && let Some(clamp) = self.flows[index(uid)].clamp.as_mut().filter(|_| is_opening)
+            {
+                clamp.begin(segment);
+            }
+            return Departure::Leaves;
+        }
         match (part, &mut self.linked) {
             (Part::Near(uid), Some(_)) => {
-                self.flows[index(uid)].held.hold(number, packet);
+                self.flows[index(uid)].held.hold(segment.ack, packet);
                 self.release_of_client(uid, endpoints);
-                true
+                Departure::Held
             }
             (Part::Near(uid), None) => {
-                self.note(uid, number, endpoints);
-                false
+                let clamp = &mut self.flows[index(uid)].clamp;
+                if clamp.as_mut().is_some_and(|clamp| !clamp.pass(segment)) {
+                    return Departure::Dropped;
+                }
+                self.note(uid, segment.ack, endpoints);
+                Departure::Leaves
             }
             (Part::Split, Some(linked)) => {
-                linked.hold_of_join(number, packet);
+                linked.hold_of_join(segment.ack, packet);
                 self.release_of_join();
-                true
+                Departure::Held
             }
-            _ => false,
+            _ => Departure::Leaves,
         }
     }
 
@@ -191,12 +215,12 @@ impl Relay {
             && split == 0
             && received == acknowledged
             && self.linked.as_ref().is_none_or(Linked::is_at_rest)
-            && self.flows.iter().all(|flow| flow.held.len() == 0 && flow.credit == 0)
+            && self.flows.iter().all(Carried::is_at_rest)
     }
 
     /// Acknowledgements that are held.
     pub(crate) fn held(&self) -> usize {
-        let of_clients: usize = self.flows.iter().map(|flow| flow.held.len()).sum();
+        let of_clients: usize = self.flows.iter().map(Carried::held_acks).sum();
         of_clients + self.linked.as_ref().map_or(0, Linked::held)
     }
 
@@ -226,14 +250,26 @@ impl Relay {
         let connection = endpoints.connection(join);
         let (arrived, acknowledged) = (connection.read(u64::MAX), connection.acked());
         let (turns, flows) = (&mut self.turns, &mut self.flows);
-        self.wires[1].read(arrived, |arrived| {
-            if let Arrived::Said(Message::Room { uid, until }) = arrived
-                && flows[index(uid)].outgoing.open(until)
+        let mut acknowledged_to = Vec::new();
+        self.wires[1].read(arrived, |arrived| match arrived {
+            Arrived::Said(Message::Room { uid, until })
+                if flows[index(uid)].outgoing.open(until) =>
             {
                 turns.wake(uid);
             }
+            Arrived::Said(Message::Acknowledged { uid, until }) => {
+                let flow = &mut flows[index(uid)];
+                let said = flow.released(until);
+                acknowledged_to.extend(said.map(|segment| (uid, flow.near, segment)));
+            }
+            _ => {}
         });
+        for (uid, near, segment) in acknowledged_to {
+            self.note(uid, segment.ack, endpoints);
+            self.spoken.push((near, segment));
+        }
         if let Some(linked) = &mut self.linked {
+            let flows = &mut self.flows;
             let mut credited = Vec::new();
             linked.join_acknowledged(acknowledged, |uid, bytes| {
                 if uid != CONTROL && !flows[index(uid)].is_gone {
@@ -312,6 +348,10 @@ impl Relay {
             let more = acknowledged - flow.acknowledged;
             flow.acknowledged = acknowledged;
             flow.flush(endpoints);
+            if let Some(until) = flow.news(endpoints) {
+                let length = self.wires[1].say(Message::Acknowledged { uid, until });
+                self.put(1, length, endpoints);
+            }
             if let Some(linked) = self.linked.as_mut().filter(|_| more > 0) {
                 linked.split_acknowledged(uid, more);
             }
