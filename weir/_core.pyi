@@ -264,6 +264,7 @@ class Relay:
         gone_after_s: int | None = None,
         heard_within_s: int | None = None,
         each_at_most: int | None = None,
+        at_most: int | None = None,
     ) -> Relay:
         """The end towards clients; no server: each client's own, by TPROXY.
 
@@ -278,7 +279,8 @@ class Relay:
 
         `heard_within_s`: within so many seconds there is a sign of the other end, or the aggregate
         is given up (40). `each_at_most`: connections that a client's address may have at a time
-        (16384), with IPv6 a network of 64 bits.
+        (16384), with IPv6 a network of 64 bits. `at_most`: connections that are joined at a time
+        (65532).
         """
     @staticmethod
     def split(

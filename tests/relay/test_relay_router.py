@@ -1,5 +1,6 @@
 """`weir relay` on routers, by the commands of docs/relay.md: nobody knows that it is there."""
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -32,7 +33,10 @@ def of_ipv6(lines: list[str]) -> list[str]:
     changes = {
         " ip weir": " ip6 weir",
         "icmp ": "icmpv6 ",
-        "ip daddr 10.2.0.0/16": "ip6 daddr fd00:10:2::/48",
+        "ip saddr": "ip6 saddr",
+        "ip daddr": "ip6 daddr",
+        "daddr 10.2.0.0/16": "daddr fd00:10:2::/48",
+        "ipv4_addr": "ipv6_addr",
         "ip rule": "ip -6 rule",
         "ip route": "ip -6 route",
         "0.0.0.0/0": "::/0",
@@ -107,6 +111,52 @@ def test_connections_are_joined_between_two_routers(nodes, tmp_path, linked, ip)
                 until(lambda: acknowledged(client) == 3_000_001, "all, and its end")
         until(lambda: control.ask(path, {})["ended"] == 1, "it has ended in order")
         assert control.ask(path, {})["reasons"] == []
+
+
+@pytest.mark.parametrize("linked", [None, pytest.param("strict", marks=needs_holding)])
+@pytest.mark.parametrize("ip", ["IPv4", "IPv6"])
+def test_who_finds_next_to_no_room_goes_to_its_server_by_itself(nodes, tmp_path, linked, ip):
+    path = tmp_path / "join.sock"
+    options = ["--control", str(path), "--at-most", "4"]
+    options += ["--linked-ack", linked] if linked else []
+    change = of_ipv6 if ip == "IPv6" else list
+    server_at = sixth(SERVER) if ip == "IPv6" else SERVER
+
+    def flows() -> int:
+        return len(control.ask(path, {})["flows"])
+
+    def is_said(words: str) -> bool:
+        return any(words in x for x in control.ask(path, {})["reasons"])
+
+    def goes_on(client: socket.socket, server: socket.socket) -> None:
+        for ours, theirs in ((client, server), (server, client)):
+            ours.sendall(b"goes on")
+            assert theirs.recv(7, socket.MSG_WAITALL) == b"goes on"
+
+    with (
+        operated(nodes["far"], change(commands("split"))),
+        operated(nodes["near"], change(commands("join")), *options),
+    ):
+        until(lambda: control.ask(path, {})["is_connected"], "an aggregate")
+        with contextlib.ExitStack() as apart:
+            with contextlib.ExitStack() as joined:
+                pairs = [
+                    joined.enter_context(connected(nodes, server_at=server_at)) for _ in range(3)
+                ]
+                until(lambda: is_said("next to full"), "it lets others by")
+                past = apart.enter_context(connected(nodes, server_at=server_at))
+                goes_on(*past)
+                for pair in pairs:
+                    goes_on(*pair)
+                assert flows() == 3
+                exchange(*pairs[0])
+            until(lambda: flows() == 0 and is_said("there is room again"), "it takes others again")
+            with connected(nodes, server_at=server_at) as (client, server):
+                until(lambda: flows() == 1, "it is joined")
+                exchange(client, server, 100_000)
+            # Who has gone past the relay is none of those whom it takes.
+            exchange(*past)
+        until(lambda: control.ask(path, {})["ended"] >= 2, "those that were joined have ended")
 
 
 def test_a_split_end_that_is_gone_resets_clients(nodes, tmp_path):

@@ -38,12 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     _announced(join)
     _heard_within(join)
-    join.add_argument(
-        "--each-at-most",
-        type=_whole("connections", (1, control.UID_MAX)),
-        metavar="N",
-        help="connections that a client's address may have at a time (16384)",
-    )
+    _bounds(join)
     split = _runs(commands, "split", "take joined connections apart, towards their servers", _split)
     split.add_argument(
         "--from",
@@ -100,6 +95,15 @@ def _runs(commands: Any, name: str, summary: str, action: Any) -> argparse.Argum
     parser.add_argument("--json", action="store_true", help="say where it listens as JSON")
     parser.set_defaults(action=action)
     return parser
+
+
+def _bounds(parser: argparse.ArgumentParser) -> None:
+    for option, summary in (
+        ("--each-at-most", "connections that a client's address may have at a time (16384)"),
+        ("--at-most", "connections that are joined at a time (65532)"),
+    ):
+        whole = _whole("connections", (1, control.UID_MAX))
+        parser.add_argument(option, type=whole, metavar="N", help=summary)
 
 
 def _whole(what: str, bounds: tuple[int, int]) -> Callable[[str], int]:
@@ -169,7 +173,7 @@ def _joined(
 ) -> Relay:
     is_told = args.linked_ack is not None
     asked = (is_told, held, args.announced, args.gone_after, args.heard_within)
-    return Relay.join(*ends, *asked, args.each_at_most)
+    return Relay.join(*ends, *asked, args.each_at_most, args.at_most)
 
 
 def _check_announced(args: argparse.Namespace) -> None:

@@ -7,9 +7,9 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use weir_relay::{
-    Allowed, Announced, Announcement, EACH_AT_MOST, Filter, GONE_AFTER, HEARD_WITHIN, Join,
-    JoinSettings, LinkedAck, Network, Offered, Proxy, ProxySettings, Split, SplitSettings, Stage,
-    Status, Weights,
+    Allowed, Announced, Announcement, EACH_AT_MOST, FLOWS_MAX, Filter, GONE_AFTER, HEARD_WITHIN,
+    Join, JoinSettings, LinkedAck, Network, Offered, Proxy, ProxySettings, Split, SplitSettings,
+    Stage, Status, Weights,
 };
 
 use crate::BadInput;
@@ -32,7 +32,7 @@ impl Relay {
     #[staticmethod]
     #[pyo3(signature = (
         listen, split, server, weights, congestion, told=false, held=None, announced=false,
-        gone_after_s=None, heard_within_s=None, each_at_most=None
+        gone_after_s=None, heard_within_s=None, each_at_most=None, at_most=None
     ))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn join(
@@ -47,6 +47,7 @@ impl Relay {
         gone_after_s: Option<u32>,
         heard_within_s: Option<u32>,
         each_at_most: Option<u16>,
+        at_most: Option<u16>,
     ) -> PyResult<Self> {
         let announced = announced.then(Announced::default);
         let linked_ack = match held {
@@ -66,6 +67,7 @@ impl Relay {
             announced: announced.clone(),
             gone_after: seconds(gone_after_s, GONE_AFTER),
             each_at_most: each_at_most.map_or(EACH_AT_MOST, usize::from),
+            at_most: at_most.map_or(FLOWS_MAX, usize::from),
             heard_within: seconds(heard_within_s, HEARD_WITHIN),
         };
         Ok(Self::of(Kind::Join(Join::start(settings).map_err(refused)?), announced))

@@ -1,5 +1,6 @@
 //! The end that accepts clients and joins them (the work's join-proxy).
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
@@ -29,6 +30,9 @@ const LISTENER: u64 = 2 << 32;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long it may take to say that it will tell what servers acknowledge.
 const PROMISE_TIMEOUT: Duration = Duration::from_secs(20);
+/// One in so many of all connections that may be joined is kept for those who are connecting when
+/// new ones begin to go by themselves.
+const KEPT_FREE: usize = 64;
 /// Between two attempts to reach it: the first pause, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
@@ -60,6 +64,7 @@ impl Join {
             LinkedAck::Off | LinkedAck::Told => None,
         };
         let is_transparent = settings.server.is_none() && settings.announced.is_none();
+        let gate = Gate::new(settings.at_most, is_transparent);
         let listener = match hold.as_ref().map(Hold::mark) {
             None if settings.announced.is_none() => {
                 socket::listen_for_clients(settings.listen, is_transparent)?
@@ -73,7 +78,7 @@ impl Join {
         let wanted = Arc::clone(&weights);
         let control = Control::new()?;
         let worker = Worker::start("weir-join", control, move |control| {
-            Runner { settings, listener, address, wanted, hold }.run(control)
+            Runner { settings, listener, address, wanted, hold, gate }.run(control)
         })?;
         Ok(Self { worker, address, weights })
     }
@@ -117,6 +122,30 @@ struct Runner {
     wanted: Arc<Wanted>,
     /// What holds acknowledgements back, if anything does.
     hold: Option<Hold>,
+    gate: Gate,
+}
+
+/// Whether clients that a router gives us are taken, or go to their servers by themselves, since
+/// there is next to no room.
+struct Gate {
+    at_most: usize,
+    is_transparent: bool,
+    is_open: Cell<bool>,
+}
+
+impl Gate {
+    fn new(at_most: usize, is_transparent: bool) -> Self {
+        Self { at_most, is_transparent, is_open: Cell::new(true) }
+    }
+
+    /// What it is to be with so many connections, if that is another than it is.
+    fn turns(&self, connections: usize) -> Option<bool> {
+        let free = self.at_most.saturating_sub(connections);
+        let kept = (self.at_most / KEPT_FREE).max(1);
+        let is_open = self.is_open.get();
+        let is_to_be = if is_open { free > kept } else { free > 2 * kept };
+        (self.is_transparent && is_to_be != is_open).then_some(is_to_be)
+    }
 }
 
 impl Runner {
@@ -128,6 +157,7 @@ impl Runner {
                     let before = control.status().clone();
                     let shared = Shared::new(aggregate, before, self.settings.heard_within)?;
                     *control.status() = self.serve(control, shared)?;
+                    self.open_gate()?;
                     pause = PAUSES.0;
                 }
                 Err(error) => {
@@ -139,6 +169,15 @@ impl Runner {
             self.refuse(control, pause)?;
         }
         Ok(())
+    }
+
+    /// Nobody is joined any more, and so there is room.
+    fn open_gate(&self) -> Result<(), RelayError> {
+        if self.gate.is_open.replace(true) {
+            return Ok(());
+        }
+        socket::set_transparent(&self.listener, self.address, true)
+            .map_err(RelayError::system("taking clients again"))
     }
 
     fn connect(&self) -> io::Result<Socket> {
@@ -184,6 +223,7 @@ impl Runner {
             if is_time {
                 looked = Instant::now();
                 clients.release_again(&mut shared);
+                clients.turn_gate(&mut shared);
             }
             control.answer(|| shared.status());
         }
@@ -288,6 +328,11 @@ impl<'a> Clients<'a> {
 
     fn accept(&mut self, shared: &mut Shared) -> Result<(), RelayError> {
         while let Some((client, from)) = socket::accept(&self.runner.listener) {
+            let gate = &self.runner.gate;
+            if gate.is_transparent && !gate.is_open.get() {
+                // It was connecting when the gate was shut, and has that from the listener.
+                let _ = socket::set_transparent(&client, self.runner.address, true);
+            }
             let server = match self.runner.server(&client, from) {
                 Ok(server) => server,
                 Err(why) => {
@@ -327,8 +372,22 @@ impl<'a> Clients<'a> {
             flow.linked = is_linked.then(Linked::default);
             flow.is_held = self.runner.hold.is_some();
             shared.add(uid, flow)?;
+            self.turn_gate(shared);
         }
         Ok(())
+    }
+
+    /// Has new clients go to their servers by themselves, or come again, as there is room.
+    fn turn_gate(&self, shared: &mut Shared) {
+        let Runner { gate, listener, address, .. } = self.runner;
+        let Some(is_open) = gate.turns(self.lives.len()) else { return };
+        let words = match socket::set_transparent(listener, *address, is_open) {
+            Ok(()) if is_open => "there is room again: new connections are joined".into(),
+            Ok(()) => "next to full: new connections go to their servers by themselves".into(),
+            Err(error) => format!("new connections are not let by: {error}"),
+        };
+        gate.is_open.set(is_open);
+        shared.status.tell(words);
     }
 
     /// The number of a client's flow; or why there is none for it.
@@ -338,6 +397,9 @@ impl<'a> Clients<'a> {
             // What is left of the connection before may be on its way.
             let announced = announced.of(from).filter(|what| !self.lives.contains_key(&what.uid));
             return announced.map(|what| what.uid).ok_or_else(full);
+        }
+        if self.lives.len() >= self.runner.settings.at_most {
+            return Err(full());
         }
         let (client, most) = (Network::of_client(from.ip()), self.runner.settings.each_at_most);
         if self.counts.get(&client).is_some_and(|count| *count >= most) {

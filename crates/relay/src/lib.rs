@@ -32,3 +32,4 @@ pub use settings::{
 };
 pub use split::Split;
 pub use status::{FlowStatus, Status};
+pub use weir_aggregate::frame::FLOWS_MAX;

@@ -134,6 +134,9 @@ pub struct JoinSettings {
     /// How many connections a client's address may have at a time, where no controller says who may
     /// come; with IPv6 a network of 64 bits.
     pub each_at_most: usize,
+    /// How many connections are joined at a time, where no controller says who may come. Where a
+    /// router gives us what is on its way to others, next to no room has new ones go by themselves.
+    pub at_most: usize,
     /// After so long without a sign of the other end the aggregate is given up; where its kernel
     /// acknowledges nothing, after three quarters of it.
     pub heard_within: Duration,

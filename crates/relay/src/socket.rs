@@ -122,7 +122,7 @@ fn bound(
 ) -> io::Result<Socket> {
     socket.set_reuse_address(true)?;
     if is_transparent {
-        set_transparent(&socket, address)?;
+        set_transparent(&socket, address, true)?;
     }
     if let Some(mark) = mark {
         socket.set_mark(mark)?;
@@ -158,7 +158,7 @@ pub(crate) fn connect(
     // Before it begins: see `Join`.
     set_congestion(&socket, congestion)?;
     if let Some(client) = client {
-        set_transparent(&socket, client)?;
+        set_transparent(&socket, client, true)?;
         socket.set_reuse_address(true)?;
         socket.bind(&SockAddr::from(client))?;
     }
@@ -265,10 +265,12 @@ fn stream(like: SocketAddr, protocol: Protocol) -> io::Result<Socket> {
     Socket::new(Domain::for_address(like), kind, Some(protocol))
 }
 
-fn set_transparent(socket: &Socket, like: SocketAddr) -> io::Result<()> {
+/// Whether a socket has to do with what is on its way to others. A listening one that has not is no
+/// longer found by the router's rule (TPROXY), which then lets new connections pass.
+pub(crate) fn set_transparent(socket: &Socket, like: SocketAddr, is_so: bool) -> io::Result<()> {
     if like.is_ipv4() {
-        socket.set_ip_transparent_v4(true)
+        socket.set_ip_transparent_v4(is_so)
     } else {
-        socket.set_ip_transparent_v6(true)
+        socket.set_ip_transparent_v6(is_so)
     }
 }

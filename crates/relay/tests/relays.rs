@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use socket2::{Domain, SockRef, Socket, Type};
-use weir_aggregate::frame::{Decoder, Piece, header};
+use weir_aggregate::frame::{Decoder, FLOWS_MAX, Piece, header};
 use weir_aggregate::message::{Message, Reason, VERSION};
 use weir_aggregate::window::WINDOW_MIN;
 use weir_relay::{
@@ -73,6 +73,7 @@ fn settings_of(split: SocketAddr, server: SocketAddr, linked_ack: LinkedAck) -> 
         announced: None,
         gone_after: GONE_AFTER,
         each_at_most: EACH_AT_MOST,
+        at_most: FLOWS_MAX,
         heard_within: HEARD_WITHIN,
     }
 }
