@@ -6,8 +6,8 @@ screen (the work's tap stood there, too: 000-spec 5.2), markers on a link of the
 none. All share one clock.
 """
 
-import contextlib
 import json
+import math
 import os
 import secrets
 import shutil
@@ -169,6 +169,7 @@ def carry_out(
     clip_s: float = 6.0,
     name: str | None = None,
     protocol: str = VNC,
+    limit_s: float = math.inf,
 ) -> list[Measured]:
     """Does the tasks of a plan, one after another.
 
@@ -180,13 +181,15 @@ def carry_out(
         clip_s: how long the clip is.
         name: of the lab.
         protocol: one of `RULES`.
+        limit_s: no task begins later behind the first than that; the rest is left out.
 
     Raises:
         Unsupported: this machine has no labs, or lacks a program; says which.
         Unavailable: a program ended before its time.
     """
     pauses = [PAUSES_S[protocol]] * len(plan)
-    (found,) = _carried_out([(plan, pauses)], line, seed, told, clip_s, name, protocol)
+    plans = [(plan, pauses)]
+    (found,) = _carried_out(plans, line, seed, told, clip_s, name, protocol, limit_s)
     return found
 
 
@@ -226,6 +229,7 @@ def _carried_out(
     clip_s: float,
     name: str | None,
     protocol: str,
+    limit_s: float = math.inf,
 ) -> list[list[Measured]]:
     """The tasks of each desktop, of which a plan has keys and the pauses behind them."""
     lacking = missing(protocol)
@@ -242,7 +246,7 @@ def _carried_out(
             ]
             with ThreadPoolExecutor(len(plans)) as threads:
                 runs = [
-                    threads.submit(desktop.view, *plan, told)
+                    threads.submit(desktop.view, *plan, told, limit_s)
                     for desktop, plan in zip(desktops, plans, strict=True)
                 ]
                 seen = [run.result() for run in runs]
@@ -365,22 +369,44 @@ class _Desktop:
         return painted
 
     def view(
-        self, plan: str, pauses: Sequence[float], told: Callable[[str], None]
+        self,
+        plan: str,
+        pauses: Sequence[float],
+        told: Callable[[str], None],
+        limit_s: float,
     ) -> "list[_Seen]":
-        """What card and screen say of each task of a plan."""
+        """What card and screen say of each task of a plan, as far as they begin in time."""
         screen = self._screen(plan, pauses)
         _line(self._processes, screen)
         assert screen.stdin, "a pipe"
-        found = []
+        found: list[_Seen] = []
+        end_s = time.monotonic() + limit_s
         for key in plan:
+            if found and time.monotonic() > end_s:
+                break
+            self._tell(screen, "go on")
             shown = json.loads(_line(self._processes, self._painted))
             # A line that loses packets pauses for seconds: only the card knows what is the last.
-            with contextlib.suppress(BrokenPipeError):  # Why it has ended is said below.
-                print(shown["number"], file=screen.stdin, flush=True)
+            self._tell(screen, shown["number"])
             found.append(_Seen(shown, json.loads(_line(self._processes, screen))))
             told(key)
+        screen.stdin.close()
         screen.wait(_LIMIT_S)
         return found
+
+    def _tell(self, screen: "subprocess.Popen[str]", word: object) -> None:
+        """A line to the screen's program.
+
+        Raises:
+            Unavailable: it has ended, with its last words.
+        """
+        assert screen.stdin, "a pipe"
+        try:
+            print(word, file=screen.stdin, flush=True)
+        except BrokenPipeError:
+            screen.wait(_LIMIT_S)
+            self._processes.check()
+            raise
 
     def _screen(self, plan: str, pauses: Sequence[float]) -> "subprocess.Popen[str]":
         host, port, frames = self._lab.address(_DESKTOP), self._vnc_port, -1

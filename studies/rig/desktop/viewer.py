@@ -3,8 +3,9 @@
 `python -m studies.rig.desktop.viewer PROTOCOL HOST PORT FRAMES PLAN PAUSES IDLE`: by vnc or rdp,
 or by rtp with the file descriptor FRAMES to read them from. PLAN is a word of keys, such as
 `iiip`; PAUSES are how long the screen has to be still behind each, with commas between, IDLE how
-long nothing is done at first, in s. For each key it is told, in a line, the last number that the
-card has painted, and says in a line of JSON when the screen showed it.
+long nothing is done at first, in s. For each key it is told in a line that it may press it, and in
+another the last number that the card has painted; it says in a line of JSON when the screen showed
+that. When nothing more is told it ends.
 """
 
 import contextlib
@@ -195,6 +196,8 @@ def main(arguments: list[str]) -> None:
     _tell({"ready": True, "at_ns": time.time_ns()})
     time.sleep(float(idle))
     for key, pause in zip(plan, pauses.split(","), strict=True):
+        if not sys.stdin.readline():
+            return
         _tell(viewer.press(key, lambda: int(sys.stdin.readline()), float(pause)))
 
 
