@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from weir import Bytes, Rate, Time
+from weir import Bytes, Rate, Time, files
 from weir.errors import BadInput
 
 T = TypeVar("T")
@@ -51,15 +51,7 @@ class Source:
     @classmethod
     def load(cls, path: Path) -> "Source":
         """Reads the file at `path`; BadInput when it cannot be read."""
-        try:
-            return cls(path.read_text(encoding="utf-8"), str(path))
-        except OSError as error:
-            raise BadInput(f"{path}: {error.strerror}") from None
-        except UnicodeDecodeError as error:
-            raise BadInput(f"{path}: not UTF-8 text: byte {error.start} is not allowed") from None
-        except ValueError as error:
-            # A file may name another, and no file has this name.
-            raise BadInput(f"{str(path)!r}: {error}") from None
+        return cls(files.text(path), str(path))
 
     def error(self, place: Place, message: str) -> BadInput:
         """A BadInput that begins with the file and the line of the innermost known place."""

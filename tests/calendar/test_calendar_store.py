@@ -3,8 +3,10 @@
 import contextlib
 import dataclasses
 import json
+import os
 import shutil
 import sqlite3
+import stat
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +22,7 @@ from weir.calendar.records import Event, Outcome, Snapshot, Step, Transfer
 from weir.calendar.service.keeper import PACKED, Keeper, packed, unpacked
 from weir.calendar.service.metrics import Metrics
 from weir.calendar.storage import database, migrations
-from weir.calendar.storage.ownership import Fenced, FileOwner
+from weir.calendar.storage.ownership import Fenced, FileOwner, Held
 from weir.calendar.storage.store import EVENTS_KEPT, Store
 from weir.calendar.timetable import Entry, Timetable
 from weir.errors import BadInput, Unavailable
@@ -560,3 +562,46 @@ def test_where_the_store_is_none_only_what_was_made_for_it_goes_away(tmp_path):
     owner.release(wrong=True)
     assert not lock.exists()
     assert not path.exists()
+
+
+@pytest.mark.parametrize("kind", [stat.S_IFCHR, stat.S_IFIFO])
+@pytest.mark.parametrize("led", [False, True])
+def test_what_keeps_nothing_is_no_store_and_nothing_is_left_beside_it(tmp_path, kind, led):
+    """`--store sqlite:////dev/null` left a lock and a journal in `/dev`."""
+    path = tmp_path / "dev" / "null"
+    path.parent.mkdir()
+    os.mknod(path, kind | 0o666, os.makedev(1, 3))
+    path.chmod(0o666)
+    given = path
+    if led:
+        given = tmp_path / "link.db"
+        given.symlink_to(path)
+    with pytest.raises(BadInput, match="is not a file"):
+        Store(f"sqlite:///{given}")
+    assert list(path.parent.iterdir()) == [path]
+    assert set(tmp_path.iterdir()) == {path.parent, *([given] if led else ())}
+    assert path.stat().st_mode & 0o777 == 0o666
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_store_that_a_link_leads_to_is_one_store(tmp_path, there):
+    """It ended for a log that SQLite has beside the file itself; and the lock stood elsewhere."""
+    path, link = tmp_path / "large" / "s.db", tmp_path / "s.db"
+    path.parent.mkdir()
+    link.symlink_to(path)
+    if there:
+        Store(f"sqlite:///{path}").close()
+    store = Store(f"sqlite:///{link}")
+    store.commit([admitted(transfer())])
+    names = ("s.db", "s.db-wal", "s.db-shm", "s.db.lock")
+    assert modes(path.parent) == dict.fromkeys(names, 0o600)
+    for other in (path, link, tmp_path / "large" / ".." / "s.db"):
+        with pytest.raises(Held):
+            Store(f"sqlite:///{other}")
+    # What is acknowledged is what the name leads to.
+    shutil.copy(path, tmp_path / "other.db")
+    link.unlink()
+    link.symlink_to(tmp_path / "other.db")
+    with pytest.raises(Unavailable, match=r"s\.db is another file now"):
+        store.commit([admitted(transfer("t2"))])
+    store.close()

@@ -25,9 +25,9 @@ from capture_rig import (
     whole,
 )
 
+from weir import files
 from weir.cli import main
 from weir.errors import BadInput
-from weir.observe import files
 from weir.observe.desktop import capture, speech
 from weir.observe.infiniband import counter_files, dump, plan, records, roles
 

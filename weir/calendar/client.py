@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import httpx
 
-from weir import Time, deadline
+from weir import Time, deadline, files
 from weir.calendar.records import ACTIVE
 from weir.calendar.recurrence import Window
 from weir.calendar.services import Services
@@ -346,8 +346,10 @@ def found_token(token: str | None, token_file: Path | None) -> str:
 
 def _read_token(path: Path) -> str:
     try:
-        with path.open("rb") as file:
+        with files.opened(path) as file:
             text = file.read(TOKEN_BYTES_MAX + 1).decode("ascii").strip()
+    except BadInput as error:
+        raise BadInput(f"token file {error}") from None
     except OSError as error:
         raise BadInput(f"token file {path}: {error.strerror}") from None
     except UnicodeDecodeError:

@@ -60,7 +60,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from weir import Bytes, Rate
+from weir import Bytes, Rate, files
 from weir.calendar.timetable import Entry, check
 from weir.errors import BadInput
 
@@ -138,10 +138,11 @@ def load_network(path: Path) -> Network:
             message names the file and the item.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = files.text(path)
+    except BadInput as error:
+        raise BadInput(f"network file {error}") from None
+    try:
         document = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-    except OSError as error:
-        raise BadInput(f"network file {path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
         raise BadInput(f"network file {path}: {error}") from None
     try:

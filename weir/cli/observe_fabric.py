@@ -530,7 +530,7 @@ class _Keep:
 
 @contextlib.contextmanager
 def _kept(path: Path | None) -> "Iterator[_Keep]":
-    from weir.observe.files import written
+    from weir.files import written
 
     keep = _Keep()
     if path is None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from weir import files
 from weir.chart import svg
 from weir.errors import BadInput
 from weir.lab import measures
@@ -44,9 +45,7 @@ def read(path: str | Path) -> dict[str, Any]:
         BadInput: the file cannot be read, or does not hold such a result.
     """
     try:
-        result = json.loads(Path(path).read_text())
-    except OSError as error:
-        raise BadInput(f"{path}: {error.strerror}") from None
+        result = json.loads(files.text(Path(path)))
     except (ValueError, RecursionError) as error:
         raise BadInput(f"{path}: not JSON: {error}") from None
     is_result = isinstance(result, dict) and "links" in result

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from weir import Time, __version__
+from weir import Time, __version__, files
 from weir._core import estimate
 from weir.errors import BadInput
 from weir.lab.reading import parse
@@ -128,9 +128,4 @@ def _estimated(subject: str, quantity: str, values: list[float]) -> dict[str, An
 
 
 def _text(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8")
-    except OSError as error:
-        raise BadInput(f"{file}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise BadInput(f"{file}: not UTF-8 text: byte {error.start} is not allowed") from None
+    return files.text(file)

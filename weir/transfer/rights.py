@@ -6,6 +6,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from weir import files
 from weir._core import Bytes
 from weir.errors import BadInput
 
@@ -62,8 +63,8 @@ def read(file: str | PathLike[str], roots: Sequence[str]) -> list[Grant]:
     import tomllib
 
     try:
-        table = tomllib.loads(Path(file).read_text())
-    except (OSError, ValueError) as error:
+        table = tomllib.loads(files.text(Path(file)))
+    except (ValueError, RecursionError) as error:
         raise BadInput(f"{file}: {error}") from None
     grants = []
     for client, rights in table.items():

@@ -52,6 +52,9 @@ PROBE_SHARE_MAX = 0.1
 MOVER_RETRY_MIN_S = 2.0
 # Transfers that begin at once; those whose file system does not answer count until it does.
 BEGINNINGS_MAX = 256
+# Questions of users that are on their way at once: more than the file system is asked, which then
+# are answered by that.
+ANSWERS_MAX = 256
 # Transfers in one report: the calendar takes 10 000.
 REPORT_MAX = 5_000
 # So near its deadline, and after it, a transfer is in every report.
@@ -180,6 +183,7 @@ class HostAgent:
         self._questions = Questions()
         # Apart, so that users' questions never keep transfers waiting.
         self._beginnings = Questions(BEGINNINGS_MAX)
+        self._answering: set[asyncio.Task[None]] = set()
         self._report_now = asyncio.Event()
 
     async def run(self) -> None:
@@ -201,7 +205,9 @@ class HostAgent:
         async for message in self._stream.messages():
             kind = message["kind"]
             if kind == "question":
-                asyncio.get_running_loop().create_task(self._answer(message))
+                self._take_question(message)
+                continue
+            if "assign" not in message:
                 continue
             if kind == "snapshot":
                 wanted = {x["id"] for x in message["assign"]}
@@ -233,6 +239,13 @@ class HostAgent:
         job = self._jobs.pop(identifier, None)
         if job is not None:
             job.drop_transfer()
+
+    def _take_question(self, question: dict[str, Any]) -> None:
+        """Answers beside all else; whoever asks for ever more is not answered."""
+        if len(self._answering) < ANSWERS_MAX:
+            task = asyncio.get_running_loop().create_task(self._answer(question))
+            self._answering.add(task)
+            task.add_done_callback(self._answering.discard)
 
     async def _answer(self, question: dict[str, Any]) -> None:
         """Says how large a file or tree is."""
@@ -387,7 +400,7 @@ class HostAgent:
                 self._jobs.pop(report["id"], None)
             elif job is not None:
                 job.told = (report["state"], report.get("error"))
-        for identifier in answer["stop"]:
+        for identifier in answer.get("stop", ()):
             self._release(identifier)
 
 

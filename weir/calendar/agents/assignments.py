@@ -5,14 +5,21 @@ begins with a snapshot of all assignments, so nothing that was missed in between
 """
 
 import asyncio
-import json
+import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any, Self
 from urllib.parse import quote
 
 import httpx
 
+from weir.calendar.agents.messages import (
+    ANSWER_BYTES_MAX,
+    MESSAGE_BYTES_MAX,
+    read_answer,
+    read_detail,
+    read_message,
+)
 from weir.calendar.service.registry import Role
 from weir.calendar.services import Services
 from weir.errors import BadInput, Unavailable
@@ -23,6 +30,10 @@ BACKOFF_FIRST_S = 0.1
 BACKOFF_LAST_S = 2.0
 # The service says something at least every second.
 SILENCE_S = 5.0
+# So long a report and its answer may take, however slowly either goes.
+POST_S = 30.0
+# So much of a body that ends the stream is read.
+PROBLEM_BYTES_MAX = 64 << 10
 
 
 class AssignmentStream:
@@ -40,7 +51,8 @@ class AssignmentStream:
         self._services = Services(url)
         try:
             self._http = httpx.AsyncClient(
-                headers={"Authorization": f"Bearer {token}"},
+                # Nothing packed: what is small as it comes may fill the memory once unpacked.
+                headers={"Authorization": f"Bearer {token}", "Accept-Encoding": "identity"},
                 timeout=httpx.Timeout(SILENCE_S, connect=2.0),
             )
         except (UnicodeEncodeError, ValueError) as error:
@@ -65,7 +77,7 @@ class AssignmentStream:
                     pause_s = BACKOFF_FIRST_S
                     yield message
                 reason = "the calendar closed the stream"
-            except (httpx.HTTPError, Unavailable, ValueError) as error:
+            except (httpx.HTTPError, Unavailable) as error:
                 reason = str(error) or type(error).__name__
             if not self._services.turn():
                 continue  # Another service of the same store may have taken its place.
@@ -75,24 +87,55 @@ class AssignmentStream:
 
     async def post(self, kind: str, body: dict[str, Any]) -> dict[str, Any]:
         """Sends a report or an answer; raises `Unavailable` when it was not taken."""
+        address = self._services.address(f"{self._path}/{kind}")
         try:
-            address = self._services.address(f"{self._path}/{kind}")
-            response = await self._http.post(address, json=body)
+            async with (
+                asyncio.timeout(POST_S),
+                self._http.stream("POST", address, json=body) as response,
+            ):
+                content = await _content(response, ANSWER_BYTES_MAX)
+        except TimeoutError:
+            raise Unavailable(f"no whole answer within {POST_S:g} s") from None
         except httpx.HTTPError as error:
             raise Unavailable(str(error) or type(error).__name__) from None
         if response.status_code >= 300:
-            raise Unavailable(f"{response.status_code}: {response.text[:300]}")
-        answer: dict[str, Any] = response.json() if response.content else {}
-        return answer
+            said = content[:300].decode("utf-8", "replace")
+            raise Unavailable(f"{response.status_code}: {said}")
+        return read_answer(content)
 
     async def _connection(self) -> AsyncIterator[dict[str, Any]]:
         address = self._services.address(f"{self._path}/assignments")
         async with self._http.stream("GET", address, params={"role": self._role}) as response:
             if response.status_code in {401, 403, 404}:
-                problem = json.loads(await response.aread())
-                raise BadInput(f"the calendar turns this agent away: {problem['detail']}")
+                detail = read_detail(await _content(response, PROBLEM_BYTES_MAX))
+                raise BadInput(f"the calendar turns this agent away: {detail}")
             if response.status_code != 200:
                 raise Unavailable(f"the calendar answered {response.status_code}")
-            async for line in response.aiter_lines():
-                if line.startswith("data: "):
-                    yield json.loads(line.removeprefix("data: "))
+            async with contextlib.aclosing(_lines(response)) as lines:
+                async for line in lines:
+                    if line.startswith(b"data: "):
+                        yield read_message(line.removeprefix(b"data: "))
+
+
+async def _content(response: httpx.Response, most_bytes: int) -> bytes:
+    """A body; raises `Unavailable` for one that is larger than any of a calendar's."""
+    content = bytearray()
+    async for piece in response.aiter_raw():
+        content += piece
+        if len(content) > most_bytes:
+            raise Unavailable(f"an answer of more than {most_bytes} bytes")
+    return bytes(content)
+
+
+async def _lines(response: httpx.Response) -> AsyncGenerator[bytes, None]:
+    """The lines of a stream, none larger than any of a calendar's."""
+    begun = bytearray()
+    async for piece in response.aiter_raw():
+        *whole, rest = piece.split(b"\n")
+        for part in whole:
+            begun += part
+            yield bytes(begun)
+            begun.clear()
+        begun += rest
+        if len(begun) > MESSAGE_BYTES_MAX:
+            raise Unavailable(f"a message of more than {MESSAGE_BYTES_MAX} bytes")

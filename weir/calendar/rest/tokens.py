@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from weir import files
 from weir.calendar.storage.ownership import keep_private
 from weir.errors import BadInput
 
@@ -146,13 +147,13 @@ class TokenFile:
 
     def _read(self) -> list[Identity]:
         try:
-            document = json.loads(self.path.read_text(encoding="utf-8"))
+            document = json.loads(files.text(self.path))
             identities = [Identity(**entry) for entry in document["tokens"]]
             keep_private(self.path)
             for identity in identities:
                 _check(identity)
-        except OSError as error:
-            raise BadInput(f"token file {self.path}: {error.strerror}") from None
+        except BadInput as error:
+            raise BadInput(f"token file {error}") from None
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise BadInput(f"{self.path} is not a token file: {error}") from None
         return identities

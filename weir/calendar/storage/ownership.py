@@ -63,9 +63,11 @@ class FileOwner:
     """A lock beside an SQLite file; the files themselves, readable by their owner only."""
 
     def __init__(self, path: Path, name: str) -> None:
-        self._path = path
+        # SQLite, too, has its log beside the file that links lead to. So has the lock its place
+        # there: two services that name one file in two ways are to meet.
+        self._given, self._path = path, Path(os.path.realpath(path))
         self._name = name
-        self._lock_path = Path(f"{path}.lock")
+        self._lock_path = Path(f"{self._path}.lock")
         self._lock: int | None = None
         self._files: dict[Path, tuple[int, int]] = {}
         # What was not there before, to be taken away again if the store turns out not to be one.
@@ -73,6 +75,7 @@ class FileOwner:
 
     def take(self) -> None:
         """Locks, and makes the file where there is none."""
+        self._refuse_others()
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = self._open(self._lock_path)
@@ -89,7 +92,7 @@ class FileOwner:
         """Notes which files are the store's, and keeps others out of them."""
         for path in (self._lock_path, *self._parts()):
             keep_private(path)
-        self._files = {path: _identity(path) for path in self._parts()[:2]}
+        self._files = {path: _identity(path) for path in (self._given, *self._parts()[:2])}
 
     def check(self) -> None:
         """Compares them with what stands under their names."""
@@ -120,6 +123,15 @@ class FileOwner:
                     path.unlink()
         os.close(self._lock)
         self._lock = None
+
+    def _refuse_others(self) -> None:
+        """Raises `BadInput` for a device and its like, beside which nothing is to be made."""
+        try:
+            mode = self._path.stat().st_mode
+        except OSError:
+            return  # It is made, or that says why it cannot be.
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise BadInput(f"store {self._name}: {self._path} is not a file, so it keeps nothing")
 
     def _open(self, path: Path) -> int:
         """A descriptor of a file, which is made where there is none."""

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
+from weir import files
 from weir.errors import BadInput
 from weir.numbers import jain
 
@@ -93,11 +94,7 @@ class Interaction:
         Raises:
             BadInput: the file cannot be read, or is not a table of this version.
         """
-        try:
-            text = Path(path).read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            raise BadInput(f"{path}: {getattr(error, 'strerror', 'not text')}") from None
-        return cls._read(text, str(path))
+        return cls._read(files.text(Path(path)), str(path))
 
     @classmethod
     def _read(cls, text: str, where: str) -> Self:

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from weir import files
 from weir.control.join.segment import End, end_of
 from weir.control.topology import Topology
 from weir.errors import BadInput
@@ -71,10 +72,8 @@ def load_aggregates(path: Path, topology: Topology) -> tuple[Aggregate, ...]:
         BadInput: it cannot be read, or an item is wrong; the message names it.
     """
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadInput(f"{path}: {error.strerror}") from None
-    except ValueError as error:
+        document = tomllib.loads(files.text(path))
+    except (ValueError, RecursionError) as error:
         raise BadInput(f"{path}: {error}") from None
     try:
         return parse_aggregates(document, topology)

@@ -13,8 +13,8 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
+from weir import files
 from weir.errors import BadInput
-from weir.observe import files
 
 Address: TypeAlias = IPv4Address | IPv6Address
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from weir import files
 from weir.errors import BadInput, Unavailable, Unsupported
-from weir.observe import files
 
 SNAP_BYTES = 96
 _ALL = 0x0003

@@ -6,8 +6,8 @@ import re
 import socket
 from pathlib import Path
 
+from weir import files
 from weir.errors import BadInput, Unavailable
-from weir.observe import files
 from weir.observe.desktop.capture import PAYLOAD_KEPT
 from weir.observe.desktop.dut import END, MARKER_PORT, MOST_TASKS, START, Task
 from weir.printable import printable

@@ -16,10 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from weir import extras
+from weir import extras, files
 from weir._core import estimate
 from weir.errors import BadInput
-from weir.observe import files
 from weir.printable import printable
 
 _COLUMNS = ("subject", "activity", "loss_percent", "rating")

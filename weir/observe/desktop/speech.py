@@ -14,8 +14,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from weir import files
 from weir.errors import BadInput
-from weir.observe import files
 
 Samples: TypeAlias = NDArray[np.float64]
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from weir import files
 from weir.errors import BadInput
-from weir.observe import files
 from weir.printable import printable
 
 SWITCH, HOST, ROUTER = "switch", "host", "router"

@@ -16,8 +16,8 @@ from typing import Any, TextIO
 import numpy as np
 import numpy.typing as npt
 
+from weir import files
 from weir.errors import BadInput
-from weir.observe import files
 
 Rows = npt.NDArray[Any]
 """Rows of `ROW`, a structured array."""

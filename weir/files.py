@@ -31,6 +31,9 @@ def opened(path: Path) -> BinaryIO:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise BadInput(f"{path}: {error.strerror}") from None
+    except ValueError as error:
+        # A file may name another, and no file has this name.
+        raise BadInput(f"{str(path)!r}: {error}") from None
     try:
         first = _awaited(descriptor, path) if stat.S_ISFIFO(path.lstat().st_mode) else b""
         os.set_blocking(descriptor, True)
