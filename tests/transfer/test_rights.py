@@ -123,6 +123,18 @@ def test_a_revoked_client_is_turned_away_at_once_by_name_or_serial(world):
             assert not stored(world, server, client, client + "/after")
 
 
+def test_who_was_revoked_stays_so_whoever_wrote_the_list(world):
+    """Its last line may have no end: by hand, or by a disk that was full. The next went on it,
+    and neither of both was turned away."""
+    (world / "keys" / "revoked").write_text("ben")
+    with serving(world, None) as server:
+        assert stored(world, server, "ana", "ana/before")
+        keys_revoke(world / "keys", "ana")
+        assert (world / "keys" / "revoked").read_text() == "ben\nana\n"
+        for client in ("ana", "ben"):
+            assert not stored(world, server, client, f"{client}/after")
+
+
 def test_a_server_is_known_by_its_name_when_that_is_asked_for(world):
     with serving(world, None) as server:
         target = f"{place(server)}/x"

@@ -4,6 +4,7 @@ import os
 import shutil
 import stat
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -370,3 +371,86 @@ def test_a_file_that_cannot_be_read_fails_alone(tmp_path):
             transfer.wait()
     assert (root / "fine").read_text() == "fine"
     assert (root / "blocked" / "occupant").read_text() == "x"
+
+
+# Root of a user namespace without any privilege owns its files, and that is all.
+PLAIN = ["unshare", "-Ur", "setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]
+BOTH_ENDS = """
+import os, sys, time
+from weir import Rate
+from weir.transfer import Server, Transfer
+way, here, there, cut = sys.argv[1:]
+with Server([there if way == "send" else here], listen="127.0.0.1:0", keys=None) as server:
+    address = "{}:{}".format(*server.address)
+    rate = Rate("8 Mbit/s") if cut else None
+    if way == "send":
+        moving = Transfer.send([f"{here}/tree"], f"{address}/", keys=None, rate=rate)
+    else:
+        moving = Transfer.get([f"{address}/tree"], there, keys=None, rate=rate)
+    moving.start()
+    if cut:
+        looked = time.monotonic() + 60
+        while not os.stat(f"{there}/tree/fixed").st_mode & 0o200:
+            assert time.monotonic() < looked
+            time.sleep(0.001)
+        moving.cancel()
+    else:
+        moving.wait()
+"""
+
+
+def without_privilege(way, here, there, cut=""):
+    """Moves `here/tree` into `there`, both ends without any privilege."""
+    command = [*PLAIN, sys.executable, "-c", BOTH_ENDS, way, here, there, cut]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("way", ["send", "get"])
+def test_a_directory_that_its_owner_may_not_write_to_is_brought_up_to_date(tmp_path, way):
+    """As rsync does: what changed in it arrives, and it has the permissions of its source."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    fixed = here / "tree" / "fixed"
+    (fixed / "deep").mkdir(parents=True)
+    there.mkdir()
+    for number, name in enumerate(("same", "small", "deep/large")):
+        (fixed / name).write_bytes(os.urandom(10 + number * 2**20))
+    inside = [fixed / "deep", fixed]
+    for _ in range(2):
+        for directory in inside:
+            directory.chmod(0o555)
+        without_privilege(way, here, there)
+        assert listing(here) == listing(there)
+        for directory in inside:
+            directory.chmod(0o755)
+        (fixed / "small").write_bytes(b"changed")
+        (fixed / "deep" / "large").write_bytes(os.urandom(2**21 + 1))
+        (fixed / "deep" / "new").write_bytes(b"new")
+        (fixed / "link").unlink(missing_ok=True)
+        (fixed / "link").symlink_to("small")
+    # What ends before it is told the source's permissions has those of before again.
+    (fixed / "deep" / "large").write_bytes(os.urandom(2**24))
+    without_privilege(way, here, there, cut="cut")
+    modes = [stat.S_IMODE((there / x.relative_to(here)).stat().st_mode) for x in inside]
+    assert modes == [0o555, 0o555]
+    shutil.rmtree(there / "tree")
+
+
+@pytest.mark.parametrize("way", ["send", "get"])
+def test_whose_a_directorys_files_are_is_said_where_it_is(serve, tmp_path, way):
+    """A transfer took the set-gid bit, and the sticky one, from directories that had them."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    (here / "tree" / "new").mkdir(parents=True)
+    (here / "tree" / "file").write_text("x")
+    (there / "tree").mkdir(parents=True)
+    os.chown(there / "tree", -1, 1)
+    (there / "tree").chmod(0o3775)
+    (here / "tree").chmod(0o2750)
+    (here / "tree" / "new").chmod(0o1700)
+    server = serve("--root", there if way == "send" else here, "--insecure")
+    ends = (
+        (here / "tree", server.listen + "/") if way == "send" else (f"{server.listen}/tree", there)
+    )
+    assert weir(way, *ends, "--insecure").returncode == 0
+    for path, mode in ((there / "tree", 0o3750), (there / "tree" / "new", 0o2700)):
+        assert (stat.S_IMODE(path.stat().st_mode), path.stat().st_gid) == (mode, 1)

@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -164,9 +164,26 @@ pub fn show(directory: &Path) -> Result<Vec<(Purpose, Holder)>, TransferError> {
 pub fn revoke(directory: &Path, holder: &str) -> Result<(), TransferError> {
     check_name(holder)?;
     let path = directory.join(REVOKED);
-    let opened = fs::OpenOptions::new().append(true).create(true).mode(0o644).open(&path);
-    let written = opened.and_then(|mut file| file.write_all(format!("{holder}\n").as_bytes()));
+    let opened =
+        fs::OpenOptions::new().read(true).append(true).create(true).mode(0o644).open(&path);
+    let written = opened.and_then(|mut file| {
+        // Whoever wrote the last line by hand, or ran out of room in it, may have left it open:
+        // two holders in one line are none.
+        let end = if ends_in_a_line(&file)? { "" } else { "\n" };
+        file.write_all(format!("{end}{holder}\n").as_bytes())?;
+        file.sync_all()
+    });
     written.map_err(|error| keys_error(directory, &format!("cannot write {REVOKED}: {error}")))
+}
+
+/// Whether nothing but whole lines stands in a file.
+fn ends_in_a_line(file: &fs::File) -> io::Result<bool> {
+    let Some(last) = file.metadata()?.len().checked_sub(1) else {
+        return Ok(true);
+    };
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, last)?;
+    Ok(byte == *b"\n")
 }
 
 /// The list of a key directory, whether it exists or not.

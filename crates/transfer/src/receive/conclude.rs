@@ -9,7 +9,6 @@ use super::report::TICK;
 use super::{Done, Reception, stage};
 use crate::connection::Connection;
 use crate::error::{FileFailure, TransferError};
-use crate::root;
 use crate::socket;
 use crate::wire::{DirectoryEntry, FailureCode, LinkEntry, Message, UNNUMBERED};
 
@@ -52,7 +51,8 @@ impl Reception {
                 if self.root.is(directory.fd()).map_err(storage)? {
                     return Ok(());
                 }
-                root::set_attributes(directory.fd(), entry.mode, entry.modified_ns)
+                self.directories
+                    .conclude(&target, entry.mode, entry.modified_ns)
                     .and_then(|()| if self.sync { directory.sync() } else { Ok(()) })
                     .map_err(storage)
             });
@@ -60,6 +60,7 @@ impl Reception {
                 self.fail_taken(UNNUMBERED, &entry.path, failure);
             }
         }
+        self.directories.close_up();
         self.fail_undelivered();
         self.fail_dropped();
         self.make_base();

@@ -1,10 +1,12 @@
 //! Open handles of the directories that files are being received into.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::{Access, AtFlags};
 
 use super::stage;
 use crate::room::{Rooms, Space};
@@ -61,6 +63,29 @@ impl Directory {
         .ok()
     }
 
+    /// Sets its time and permissions once all is in it. That its files get its group, or are only
+    /// their owners' to remove, is for those to say whose file system it is: no peer tells it.
+    pub(crate) fn conclude(&self, mode: u16, modified_ns: i128) -> io::Result<()> {
+        let kept = rustix::fs::fstat(&self.fd)?.st_mode & 0o3000;
+        root::set_attributes(&self.fd, mode | kept as u16, modified_ns)
+    }
+
+    /// Lets its owner write into it, where that has taken the right from itself, as rsync does;
+    /// returns the mode that it had.
+    fn open_up(&self, root: &Root) -> io::Result<Option<u16>> {
+        let stat = rustix::fs::fstat(&self.fd)?;
+        let may = Access::WRITE_OK | Access::EXEC_OK;
+        if stat.st_mode & 0o300 == 0o300
+            || rustix::fs::accessat(&self.fd, ".", may, AtFlags::EACCESS).is_ok()
+            || root.is(self.fd())?
+        {
+            return Ok(None);
+        }
+        let mode = (stat.st_mode & 0o7777) as u16;
+        // Who does not own it may not: what goes into it says so.
+        Ok(root::set_mode(&self.fd, mode | 0o300).is_ok().then_some(mode))
+    }
+
     /// Waits until the names in this directory are on the disk.
     pub(crate) fn sync(&self) -> io::Result<()> {
         Ok(rustix::fs::fsync(&self.fd)?)
@@ -71,6 +96,8 @@ impl Directory {
 #[derive(Debug)]
 pub(crate) struct Directories {
     root: Arc<Root>,
+    /// The destination: what is below it is the operation's, to write into.
+    base: RelativePath,
     /// Directories are on the disk before anything is received into them.
     sync: bool,
     rooms: Arc<Rooms>,
@@ -81,17 +108,51 @@ pub(crate) struct Directories {
 struct Cache {
     open: HashMap<RelativePath, (Arc<Directory>, u64)>,
     uses: u64,
+    /// Those that their owner was let write into, with the modes that they had.
+    opened: BTreeMap<RelativePath, u16>,
+}
+
+impl Drop for Directories {
+    fn drop(&mut self) {
+        self.close_up();
+    }
 }
 
 impl Directories {
-    pub(crate) fn new(root: Arc<Root>, rooms: Arc<Rooms>, sync: bool) -> Self {
-        Self { root, rooms, sync, cache: Mutex::default() }
+    pub(crate) fn new(root: Arc<Root>, base: RelativePath, rooms: Arc<Rooms>, sync: bool) -> Self {
+        Self { root, base, rooms, sync, cache: Mutex::default() }
+    }
+
+    /// Gives a directory the attributes that it is to have.
+    pub(crate) fn conclude(&self, path: &RelativePath, mode: u16, time_ns: i128) -> io::Result<()> {
+        self.get(path)?.conclude(mode, time_ns)?;
+        self.cache().opened.remove(path);
+        Ok(())
+    }
+
+    /// Gives directories that were opened up, and not concluded, their modes again.
+    pub(crate) fn close_up(&self) {
+        let opened = std::mem::take(&mut self.cache().opened);
+        // What is in them comes first, while they can be passed.
+        for (path, mode) in opened.into_iter().rev() {
+            let _ = self.root.directory(&path).and_then(|fd| root::set_mode(fd, mode));
+        }
+    }
+
+    fn cache(&self) -> MutexGuard<'_, Cache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_below_base(&self, path: &RelativePath) -> bool {
+        let below = path.as_bytes().strip_prefix(self.base.as_bytes());
+        below.is_some_and(|rest| {
+            !rest.is_empty() && (self.base.is_empty() || rest.starts_with(b"/"))
+        })
     }
 
     /// The directory at `path`, made with its parents where absent.
     pub(crate) fn get(&self, path: &RelativePath) -> io::Result<Arc<Directory>> {
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        cache.get(self, path)
+        self.cache().get(self, path)
     }
 
     /// Whether a directory is still where files were received into it. It is held open, and would
@@ -118,6 +179,12 @@ impl Cache {
         let identity = root::identity_of(&rustix::fs::fstat(&fd)?);
         let swept = AtomicBool::new(false);
         let directory = Arc::new(Directory { fd, identity, fresh, swept, space });
+        if !fresh
+            && of.is_below_base(path)
+            && let Some(mode) = directory.open_up(&of.root)?
+        {
+            self.opened.entry(path.clone()).or_insert(mode);
+        }
         if self.open.len() >= HANDLES_MAX {
             self.close_oldest();
         }
@@ -147,7 +214,7 @@ mod tests {
         let served = top.path().join("root");
         std::fs::create_dir_all(served.join("a/b")).unwrap();
         let root = Arc::new(Root::open(&served, Confinement::Beneath).unwrap());
-        let directories = Directories::new(Arc::clone(&root), Arc::default(), false);
+        let directories = Directories::new(Arc::clone(&root), path(""), Arc::default(), false);
         let parent = |name: &str| directories.get(&path(name)).unwrap().at(path(name));
         let (above, below, itself) = (parent("a"), parent("a/b"), parent(""));
         assert!(directories.has(&above) && directories.has(&below) && directories.has(&itself));
@@ -168,7 +235,8 @@ mod tests {
     fn handles_are_bounded_and_the_latest_stay() {
         let top = tempfile::tempdir().unwrap();
         let root = Arc::new(Root::open(top.path(), Confinement::Beneath).unwrap());
-        let directories = Directories::new(root, Arc::default(), false);
+        let base = RelativePath::default();
+        let directories = Directories::new(root, base, Arc::default(), false);
         let path = |n: usize| RelativePath::new(format!("d{n}").as_bytes()).unwrap();
         for n in 0..3 * HANDLES_MAX {
             assert!(directories.get(&path(n)).unwrap().fresh);

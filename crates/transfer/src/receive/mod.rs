@@ -231,6 +231,7 @@ impl Reception {
                 && options.hash == HashKind::Blake3,
             directories: Directories::new(
                 Arc::clone(&root),
+                path.clone(),
                 Arc::clone(&destination.rooms),
                 options.sync,
             ),
