@@ -33,6 +33,8 @@ USED = (0.3, 0.85)
 LOSS_MAX = 0.05
 STEP_NS = (500_000, 10_000_000)
 """A queue that marks by a step does so from such a wait on."""
+_STEPS = ("step", "red")
+"""Queues that mark everything from some length on."""
 CHUNK = 32
 """Settings of a round, and recordings of a file."""
 
@@ -148,7 +150,9 @@ def _marked(control: str, label: str, least: int, most: int) -> Drawn:
         if control == "dctcp":
             as_in = draw.choice(("dctcp", "dctcp:growth-in-cwr=off,whole-segments=on"))
         controls = [as_in] * draw.randint(least, most)
-        return _setting(label, path, draw, _streams(controls, draw), queue)
+        by_step = label == "marked" and discipline in _STEPS
+        held = "marked-step" if by_step else label
+        return _setting(held, path, draw, _streams(controls, draw), queue)
 
     return drawn
 
@@ -213,13 +217,15 @@ _NONE: tuple[Drawn, ...] = (
     _on_a_lossy_line(("bbr",), "B1-C0"),
     _marked("cubic:ecn=on", "B0-C1", 1, 1),
     _marked("reno:ecn=on", "R1", 1, 1),
+    _as_labelled("B0-C0"),
 )
 _VARIANTS: dict[str, tuple[Drawn, ...]] = {
     "bbr3": (
         _bbr3(1, 1),
+        _bbr3(1, 1),
         _bbr3(2, 4),
         _bbr3(1, 1, ("cubic", "reno")),
-        _bbr3(1, 2, ("cubic", "bbr")),
+        _bbr3(1, 2, ("cubic", "reno")),
     ),
     "marked": (
         _marked("dctcp", "marked", 1, 1),
@@ -229,17 +235,18 @@ _VARIANTS: dict[str, tuple[Drawn, ...]] = {
     ),
     "loss-limited": (
         _loss_limited(1, 1),
-        _loss_limited(2, 3),
-        _loss_limited(4, 8),
-        _loss_limited(1, 8),
+        _loss_limited(2, 8),
     ),
     "app-limited": (_as_labelled("app"),) * 4,
 }
-_ROUND = (*_NONE, *(drawn for kind in KINDS for drawn in _VARIANTS[kind.label]))
+_ROUND = (*_NONE, *(drawn for variants in _VARIANTS.values() for drawn in variants))
 """A grid goes through these again and again: half are of none of the kinds."""
 
+HELD = ("bbr3", "marked", "marked-step", "loss-limited", "app-limited")
+"""The labels of all that this grid has beside backgrounds."""
 KIND_OF = {kind.label: number for number, kind in enumerate(KINDS, 1)}
-"""The number of each kind's label; 0 is none."""
+"""The number of each kind's label, and of the background that is one; 0 is none."""
+KIND_OF["app"] = KIND_OF["app-limited"]
 
 
 def grid(

@@ -4,6 +4,7 @@
     weir ops train own.npz --count 5000                  # another, from a larger grid
     weir ops train --unknown-only                        # anew is only what is called unknown
     weir ops train --bbr-only                            # anew is only where BBR is doubted
+    weir ops train --kinds-only                          # anew is only of what kind it is
     weir ops train own.npz --recordings mine.npz         # from other recordings of the kernel's
 
 What was simulated is kept in `out/recognition` and not simulated again. Learning needs scikit-learn
@@ -12,7 +13,6 @@ one version of scikit-learn to the bit.
 """
 
 import os
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from studies.training.examples import (
     Examples,
@@ -45,7 +44,10 @@ from studies.training.grid import (
     idle,
     streams_of,
 )
+from studies.training.kinds import grid as kinds_grid
+from studies.training.perceptrons import as_saved, perceptron, temperature
 from studies.training.surrogates import delayed, surrogates
+from studies.training.train_kinds import with_kinds
 from weir import _core, extras
 from weir.congestion.classify.classes import ALL_LABELS
 from weir.congestion.classify.features import Values, features
@@ -71,15 +73,23 @@ FURTHER = {WIDE: 228, USUAL_SLOW: 418, WIDE_SLOW: 874}
 """How many recordings there are of other grids."""
 FURTHER_BBR = {USUAL_BBR: 304, MANY_STREAMS: 456, DEEP_QUEUES: 304, SHORT_PATHS: 152}
 """The same of those from which the doubt about BBR is learned."""
-Part: TypeAlias = Literal["all", "unknown", "bbr"]
-"""What is learned: everything, what is unknown, or where what is taken for BBR only seems so."""
-COUNTS: Mapping[Part, int] = {"all": COUNT, "unknown": COUNT_UNKNOWN, "bbr": COUNT_BBR}
+COUNT_KINDS = 1600
+"""Recordings of the grid of kinds, which are learned after everything else or alone."""
+Part: TypeAlias = Literal["all", "unknown", "bbr", "kinds"]
+"""What is learned: everything, what is unknown, where what is taken for BBR only seems so, or of
+what kind it is."""
+COUNTS: Mapping[Part, int] = {
+    "all": COUNT,
+    "unknown": COUNT_UNKNOWN,
+    "bbr": COUNT_BBR,
+    "kinds": COUNT_KINDS,
+}
 FURTHERS: Mapping[Part, Mapping[Ranges, int]] = {
     "all": FURTHER | FURTHER_BBR,
     "unknown": FURTHER,
     "bbr": FURTHER_BBR,
 }
-_PARTS: Mapping[Part, str] = {"unknown": "unknown", "bbr": "taken for BBR"}
+_PARTS: Mapping[Part, str] = {"unknown": "unknown", "bbr": "taken for BBR", "kinds": "of a kind"}
 LEARNED = (USUAL,)
 """Recordings of these are learned from; others show what is to be called unknown."""
 SEED = 1
@@ -100,8 +110,6 @@ DELAYED = 1000
 """Windows that are learned from with late replies, too."""
 REAL = 9000
 """Windows that these, and misread ones, are told from."""
-EPOCHS = 15
-PENALTY = 1.0
 AXES = 24
 LANDMARKS = 2000
 
@@ -164,7 +172,7 @@ def train(
             if part != "unknown":
                 model = unmasking(model, learned, held, RATE_HZ, seed, strange)
             models[seconds] = model
-    return Recogniser(RATE_HZ, ALL_LABELS, models, provenance)
+    return Recogniser(RATE_HZ, ALL_LABELS, models, provenance, kept.kinds if kept else ())
 
 
 def examples(recordings: Sequence[Recording], seconds: int, stride_s: float, seed: int) -> Examples:
@@ -202,7 +210,7 @@ def learn(
     scale = (inputs.std(axis=0) + 1e-3).astype(np.float32)
     standard = standardised(inputs, mean, scale)
     members = [
-        _perceptron(standard, learned.labels, HIDDEN, classes, seed + member)
+        perceptron(standard, learned.labels, HIDDEN, classes, seed + member)
         for member in range(MEMBERS)
     ]
     draw = np.random.default_rng(seed)
@@ -214,7 +222,7 @@ def learn(
         members=tuple(members),
         temperature=1.0,
         axes=axes,
-        landmarks=_as_saved(standard[chosen] @ axes),
+        landmarks=as_saved(standard[chosen] @ axes),
         guards=(),
         doubts=(),
         pretenders=(),
@@ -228,7 +236,7 @@ def learn(
     known = features(held.windows, rate_hz)
     return replace(
         guarded,
-        temperature=_temperature(np.log(rough.mixed(known)), held.labels),
+        temperature=temperature(np.log(rough.mixed(known)), held.labels),
         distances=np.sort(guarded.distance(known)).astype(np.float32),
         suspicions=np.sort(guarded.suspicion(known)).astype(np.float32),
     )
@@ -318,40 +326,7 @@ def _guards(
     ]
     labels, inputs = np.repeat([0, 1], list(map(len, each))), np.concatenate(each)
     seeds = draw.integers(2**31, size=GUARDS)
-    return tuple(_perceptron(inputs, labels, GUARD_HIDDEN, 2, int(seed)) for seed in seeds)
-
-
-def _perceptron(
-    inputs: Single, labels: NDArray[np.intp], hidden: Sequence[int], classes: int, seed: int
-) -> Layers:
-    network = extras.load("sklearn.neural_network")
-    perceptron = network.MLPClassifier(
-        hidden, alpha=PENALTY, batch_size=128, max_iter=EPOCHS, random_state=seed
-    )
-    with warnings.catch_warnings():
-        # That the epochs are over before the loss is at rest is meant.
-        warnings.simplefilter("ignore")
-        perceptron.fit(inputs, labels)
-    layers = [
-        (_as_saved(weights), biases.astype(np.float32))
-        for weights, biases in zip(perceptron.coefs_, perceptron.intercepts_, strict=True)
-    ]
-    weights, biases = layers[-1]
-    # A label of which there is no recording has no output, and gets one that never wins; of two
-    # labels only the second has one.
-    every = np.zeros((weights.shape[0], classes), np.float32)
-    level = np.zeros(classes, np.float32)
-    if len(perceptron.classes_) > 2:
-        level -= 30.0
-    there = perceptron.classes_[-weights.shape[1] :]
-    every[:, there], level[there] = weights, biases
-    return (*layers[:-1], (every, level))
-
-
-def _as_saved(values: NDArray[np.floating]) -> Single:
-    """Rounded as the file rounds, so that what is calibrated is what is used."""
-    rounded: Single = values.astype(np.float16).astype(np.float32)
-    return rounded
+    return tuple(perceptron(inputs, labels, GUARD_HIDDEN, 2, int(seed)) for seed in seeds)
 
 
 def _axes(standard: Single) -> Single:
@@ -361,18 +336,6 @@ def _axes(standard: Single) -> Single:
     chosen = slice(-1, -AXES - 1, -1)
     axes: Single = (directions[:, chosen] / np.sqrt(variances[chosen])).astype(np.float32)
     return axes
-
-
-def _temperature(logarithms: Values, labels: NDArray[np.intp]) -> float:
-    """The temperature under which the labels are most likely."""
-
-    def surprise(temperature: float) -> float:
-        values = logarithms / temperature
-        norms = np.log(np.exp(values - values.max(axis=1, keepdims=True)).sum(axis=1))
-        own = values[np.arange(len(labels)), labels] - values.max(axis=1)
-        return float((norms - own).mean())
-
-    return float(min(np.geomspace(0.3, 4.0, 200), key=surprise))
 
 
 def make(
@@ -411,7 +374,6 @@ def make(
     others = [one for file in files for one in load(file)]
     for one in others:
         require_learnable(one, ALL_LABELS, RATE_HZ)
-    recordings, beyond = idle(count // 2, seed) + others, list[Recording]()
     about = (
         f"grid of {count}, seed {seed}, by core {_core.__source__}; "
         f"recordings {[file.name for file in files]}"
@@ -419,13 +381,49 @@ def make(
     if kept:
         about = _provenance(kept.provenance, part, about)
     try:
-        for one in simulated(count, seed, folder, progress, further=FURTHERS[part]):
-            (recordings if is_learned(one) else beyond).append(one)
-        found = train(recordings, seed, progress, about, beyond, kept, part)
+        if part == "kinds":
+            assert kept, "of which a part is learned anew"
+            found = _of_kinds(kept, count, others, seed, folder, progress)
+            found.provenance = about
+        else:
+            found = _of_everybody(count, others, seed, folder, progress, about, kept, part)
+        if part == "all":
+            found = _of_kinds(found, COUNT_KINDS, others, seed, folder, progress)
         found.save(out)
     except OSError as error:
         raise BadInput(f"{error.filename or out}: {error.strerror or error}") from None
     return found
+
+
+def _of_everybody(
+    count: int,
+    others: Sequence[Recording],
+    seed: int,
+    folder: Path,
+    progress: Callable[[str], None],
+    provenance: str,
+    kept: Recogniser | None,
+    part: Part,
+) -> Recogniser:
+    """Learns who is there, or a part of that, from a grid and others' recordings."""
+    recordings, beyond = [*idle(count // 2, seed), *others], list[Recording]()
+    for one in simulated(count, seed, folder, progress, further=FURTHERS[part]):
+        (recordings if is_learned(one) else beyond).append(one)
+    return train(recordings, seed, progress, provenance, beyond, kept, part)
+
+
+def _of_kinds(
+    kept: Recogniser,
+    count: int,
+    others: Sequence[Recording],
+    seed: int,
+    folder: Path,
+    progress: Callable[[str], None],
+) -> Recogniser:
+    """Learns of what kind it is, likewise."""
+    tell = partial(_tell, progress, f"of {count} by kind simulated")
+    recordings = [*kinds_grid(count, seed, folder, tell), *others]
+    return with_kinds(kept, recordings, seed, progress)
 
 
 def simulated(

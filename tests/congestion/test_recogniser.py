@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from studies.training import beyond, grid, out_of_distribution
+from studies.training import beyond, grid, out_of_distribution, perceptrons
 from studies.training import train as training
 from studies.training.assess import Answers, calibration_error, probings
 from studies.training.examples import cut, misread, side, stretched
@@ -436,7 +436,7 @@ def small(monkeypatch):
     """A grid that needs no simulator, and little to learn."""
     monkeypatch.setattr(training, "STRIDES_S", {5: 5.0})
     monkeypatch.setattr(training, "MEMBERS", 1)
-    monkeypatch.setattr(training, "EPOCHS", 3)
+    monkeypatch.setattr(perceptrons, "EPOCHS", 3)
     asked = []
 
     def made(count, seed, folder, progress, ranges):
@@ -455,6 +455,7 @@ def small(monkeypatch):
         ]
 
     monkeypatch.setattr(training, "grid", made)
+    monkeypatch.setattr(training, "kinds_grid", lambda *_: recordings())
     return asked
 
 
@@ -523,6 +524,12 @@ def test_each_part_is_learned_anew_alone_and_says_from_what(tmp_path, small):
     assert main([*words, "--seed", "2", "--unknown-only"]) == 0
     last = Recogniser.load(out)
     assert (last.models[5].pretended == after.models[5].pretended).all()
+    # What it says of kinds was learned with everything, and is kept.
+    windows = cut(recordings(), SIX_LABELS, HZ, 5, 5, 1).windows
+    kinds = [one.judge_kinds(windows, 5) for one in (before, after, last)]
+    assert before.kinds == last.kinds != ()
+    assert (kinds[0] == kinds[1]).all()
+    assert (kinds[0] == kinds[2]).all()
     # What was learned anew twice is named once.
     assert "seed 2, by core" not in after.provenance
     grid_of = f"grid of 36, seed {{}}, by core {_core.__source__}; recordings []"
@@ -532,6 +539,30 @@ def test_each_part_is_learned_anew_alone_and_says_from_what(tmp_path, small):
             f"taken for BBR: {grid_of.format(3)}",
             f"unknown: {grid_of.format(2)}",
         )
+    )
+
+
+def test_kinds_are_learned_anew_alone(tmp_path, small, monkeypatch):
+    out = tmp_path / "made.npz"
+    words = ["ops", "train", str(out), "--count", "36", "--folder", str(tmp_path), "--recordings"]
+    assert main(words) == 0
+    before = Recogniser.load(out)
+    asked = []
+
+    def by_kind(count, seed, folder, progress):
+        asked.append((count, seed, folder))
+        return recordings()
+
+    monkeypatch.setattr(training, "kinds_grid", by_kind)
+    assert main([*words, "--seed", "2", "--kinds-only"]) == 0
+    assert asked == [(36, 2, tmp_path)]
+    after = Recogniser.load(out)
+    windows = cut(recordings(), SIX_LABELS, HZ, 5, 5, 1).windows
+    for same, other in zip(before.judge(windows, 5), after.judge(windows, 5), strict=True):
+        assert (same == other).all()
+    assert (before.judge_kinds(windows, 5) != after.judge_kinds(windows, 5)).any()
+    assert after.provenance == f"{before.provenance}; what is of a kind: " + (
+        f"grid of 36, seed 2, by core {_core.__source__}; recordings []"
     )
 
 

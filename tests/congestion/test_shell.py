@@ -75,6 +75,21 @@ def test_probing_tells_who_is_there_and_what_suits_them():
     assert lines["choice"].split(":")[0] in kernel_controls.offered()
 
 
+def test_probing_tells_of_what_kind_they_are_where_that_is_said(monkeypatch):
+    heard = Recogniser.recognise
+
+    def with_kind(self, samples):
+        found = heard(self, samples)
+        found.kind, found.kinds = "bbr3", {"bbr3": 0.97, "app-limited": 0.01}
+        return found
+
+    assert "\nkind " not in typed("probe 1")[0]
+    monkeypatch.setattr(Recogniser, "recognise", with_kind)
+    out, code, _ = typed("probe 1")
+    assert code == 0, out
+    assert ["kind", "bbr3", "0.97"] in [line.split() for line in out.splitlines()]
+
+
 def test_how_it_is_probed_goes_with_the_file():
     _, _, ran = typed(
         "set pattern c5-b5-c5-s5",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from weir.congestion.choice import Choice
-from weir.congestion.choice.decide import IDLE, Recognised
+from weir.congestion.choice.decide import IDLE, OfKind, Recognised
 from weir.congestion.options import PASSIVE
 from weir.congestion.path import PathState
 from weir.probe.active import TurnReport
@@ -63,6 +63,7 @@ class Found:
             "probabilities": _rounded(recognised.probabilities),
             "bbr": round(recognised.bbr, 4),
             "known": recognised.known,
+            **_kind_facts(recognised),
             "expected": {
                 control: _rounded({"of_fair": e.of_fair, "jain": e.jain, "worth": e.worth})
                 for control, e in choice.expected.items()
@@ -78,6 +79,13 @@ class Found:
 def is_nobody(known: Recognised) -> bool:
     """Whether nobody else is there, at least as likely as not."""
     return known.known and known.probabilities.get(IDLE, 0.0) >= _NOBODY
+
+
+def _kind_facts(recognised: Recognised) -> dict[str, Any]:
+    """Of what kind the others are, for a machine; nothing where nothing is said of kinds."""
+    if not isinstance(recognised, OfKind) or not recognised.kinds:
+        return {}
+    return {"kind": recognised.kind, "kinds": _rounded(recognised.kinds)}
 
 
 def _rounded(numbers: Mapping[str, float]) -> dict[str, float]:

@@ -12,7 +12,7 @@ A path that was not quiet has somebody on it, unless it has room.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from weir.congestion.choice.decide import IDLE, Recognised
+from weir.congestion.choice.decide import IDLE, OfKind, Recognised
 from weir.congestion.monitor import Ear
 from weir.congestion.path import PathState
 from weir.congestion.probing import PROBE_MAX_S
@@ -52,6 +52,16 @@ class Somebody:
     def why(self) -> str:
         """The reason, for a person."""
         return f"{self.heard.why}; the path was not quiet"
+
+    @property
+    def kinds(self) -> Mapping[str, float]:
+        """The probability of each kind, by its label."""
+        return self.heard.kinds if isinstance(self.heard, OfKind) else {}
+
+    @property
+    def kind(self) -> str | None:
+        """The kind that is said; None if none is."""
+        return self.heard.kind if isinstance(self.heard, OfKind) else None
 
 
 def somebody(heard: Recognised) -> Recognised:

@@ -23,7 +23,7 @@ from weir import kernel_controls
 from weir._core import Time
 from weir.congestion import options
 from weir.congestion.choice import FAIRNESS, Choice, Wanted
-from weir.congestion.choice.decide import Recognised
+from weir.congestion.choice.decide import OfKind, Recognised
 from weir.congestion.cycle import decide
 from weir.congestion.options import Request
 from weir.congestion.settings import Recogniser
@@ -301,6 +301,8 @@ class Shell(cmd.Cmd):
         shares = "  ".join(f"{label} {share:.2f}" for label, share in likely if share >= 0.01)
         self._say(f"looks like {shares}" + ("" if recognised.known else "  (but is unlike them)"))
         self._say(f"BBR        {recognised.bbr:.2f}")
+        if isinstance(recognised, OfKind) and recognised.kind is not None:
+            self._say(f"kind       {recognised.kind} {recognised.kinds[recognised.kind]:.2f}")
 
     def _tell_expected(self, choice: Choice) -> None:
         for control, expected in choice.expected.items():

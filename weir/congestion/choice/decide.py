@@ -17,10 +17,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import mul
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from weir.congestion.choice.interaction import Interaction
 from weir.congestion.choice.reach import Outcome, Reach
+from weir.congestion.classify.classes import KIND
 from weir.congestion.options import FAIRNESS, check_fairness
 from weir.congestion.path import PathState
 from weir.errors import BadInput
@@ -55,6 +56,21 @@ class Recognised(Protocol):
     def known(self) -> bool: ...  # noqa: D102 - see above
     @property
     def why(self) -> str: ...  # noqa: D102 - see above
+
+
+@runtime_checkable
+class OfKind(Protocol):
+    """What a recogniser may say beside that: of what kind the background is.
+
+    Attributes:
+        kinds: the probability of each kind, by its label.
+        kind: the one that is sure enough to be said; None if none is.
+    """
+
+    @property
+    def kinds(self) -> Mapping[str, float]: ...  # noqa: D102 - see above
+    @property
+    def kind(self) -> str | None: ...  # noqa: D102 - see above
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +156,9 @@ def choose(
     reach, allowed = Reach(path, current), frozenset(offered)
     if not recognised.known:
         return _in_doubt(recognised.why, allowed, current, fallback)
+    there = _with_kind(recognised, table)
     likely = {
-        label: probability
-        for label, probability in recognised.probabilities.items()
-        if probability >= _UNLIKELY
+        label: probability for label, probability in there.items() if probability >= _UNLIKELY
     }
     expected = {
         control: found
@@ -160,7 +175,7 @@ def choose(
     best = max(order, key=order.__getitem__)
     # Where nobody is seen a change costs nothing, and whom the control in use has squeezed shows
     # only after a while.
-    is_idle = recognised.probabilities.get(IDLE, 0.0) > 0.5
+    is_idle = there.get(IDLE, 0.0) > 0.5
     here = None if is_idle else order.get(current)
     if best != current and here is not None and not _is_better(order[best], here):
         return Choice(
@@ -187,6 +202,22 @@ def _in_doubt(why: str, allowed: frozenset[str], current: str, fallback: str | N
             if control in allowed:
                 return Choice(control, f"{why}: {control} harms least", {})
     return Choice(current, f"{why}: {current} is kept", {})
+
+
+def _with_kind(recognised: Recognised, table: Interaction) -> Mapping[str, float]:
+    """Backgrounds by their probabilities; a kind that is said takes the place of what it is not.
+
+    A kind that the table has meetings with is a background of its own, and another is taken for
+    those that it is nearest to.
+    """
+    if not isinstance(recognised, OfKind) or recognised.kind not in KIND:
+        return recognised.probabilities
+    kind, sure = KIND[recognised.kind], recognised.kinds[recognised.kind]
+    there = {label: (1 - sure) * share for label, share in recognised.probabilities.items()}
+    rows = (kind.label,) if kind.label in table.backgrounds else kind.nearest
+    for row in rows:
+        there[row] = there.get(row, 0.0) + sure / len(rows)
+    return there
 
 
 def _expectation(

@@ -102,28 +102,35 @@ WITH_BBR = frozenset(background.label for background in BACKGROUNDS if backgroun
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What holds a background back, beside who is in it: the answer to a second question.
+    """What holds a background, beside who is in it: the answer to a second question.
 
     Attributes:
         label: its name.
-        nearest: the background that it is most like, for whoever knows of backgrounds alone.
+        nearest: the backgrounds beside which controls fare as beside it, as far as those go.
         meaning: in words.
-        is_among: whether it can be heard where streams of another kind fill the queue as well.
+        is_among: whether it can be heard where one's own stream fills the queue as well.
     """
 
     label: str
-    nearest: str
+    nearest: tuple[str, ...]
     meaning: str
     is_among: bool = False
 
 
 KINDS = (
-    Kind("bbr3", "B1-C0", "BBR, version 3", is_among=True),
-    Kind("marked", "R1", "DCTCP or Prague behind a queue that marks"),
-    Kind("loss-limited", "B0-C1", "CUBIC or Reno that losses at random keep from filling the path"),
-    Kind("app-limited", "app", "TCP that its application limits"),
+    # Before a queue of one product at most BBR has three quarters and leaves it a fifth, between
+    # what it does beside CUBIC and beside itself; CUBIC has 0.4 at 20 ms and 0.1 at 65 ms.
+    Kind("bbr3", ("B1-C0", "B0-C1"), "BBR, version 3", is_among=True),
+    Kind("app-limited", ("app",), "TCP that its application limits"),
 )
-"""Kinds that are looked for in any background; what is of none of them is as its label says."""
+"""Kinds that are looked for in any background; what is of none of them is as its label says.
+
+DCTCP and Prague behind a queue that marks, and streams that losses at random hold back, are none:
+round-trip times do not tell them (docs/recognition-appendix.md).
+"""
+
+KIND = {kind.label: kind for kind in KINDS}
+"""The kinds by their labels."""
 
 
 SEVERAL = (3, 8)

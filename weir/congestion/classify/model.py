@@ -6,10 +6,14 @@ paths that the first misread; and there is the distance from what was learned fr
 conformal p-values: the share of windows held back for calibration that look as far out of
 distribution, or farther. Where the first say that BBR is there yet others are asked whether it
 only seems so, since BBR that is chosen by mistake harms whoever is there.
+
+A second question is of what kind the background is (`classes.KINDS`), or of none of these. Others
+again answer it, with a temperature of their own, and with a level for each kind: what is less
+likely is not said, since as much is said of windows of other kinds.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
@@ -44,6 +48,10 @@ class Model:
         doubts: likewise, windows of other paths that the members misread; there may be none.
         pretenders: of windows of any path that the members take for BBR, likewise those without
             it; there may be none.
+        kinds: perceptrons that tell the kinds, the first of whose outputs is for none of them;
+            there may be none.
+        cooling: their temperature.
+        levels: the probability from which each kind is said.
         distances: of the calibration's windows from their nearest landmarks, in order.
         suspicions: what the guards say of the calibration's windows, in order.
         doubted: what the doubts say of them, in order.
@@ -63,6 +71,9 @@ class Model:
     suspicions: Single
     doubted: Single
     pretended: Single
+    kinds: tuple[Layers, ...] = ()
+    cooling: float = 1.0
+    levels: Single = field(default_factory=lambda: np.zeros(0, np.float32))
 
     def probabilities(self, features: Values) -> Values:
         """The probability of each class (column) for each window (row)."""
@@ -91,6 +102,13 @@ class Model:
         ]
         usual: Values = np.minimum(np.min(parts, axis=0), 1.0)
         return usual
+
+    def of_kinds(self, features: Values) -> Values:
+        """The probabilities of none of the kinds and of each, in columns; of none alone without."""
+        if not self.kinds:
+            return np.ones((len(features), 1))
+        mixed = _mean(self.kinds, standardised(features, self.mean, self.scale))
+        return _softmax(np.log(mixed) / self.cooling)
 
     def suspicion(self, features: Values) -> Values:
         """Probability that windows are surrogates, among as many of either."""
@@ -133,12 +151,15 @@ class Model:
             "suspicions": self.suspicions,
             "doubted": self.doubted,
             "pretended": self.pretended,
+            "cooling": np.float32(self.cooling),
+            "levels": self.levels,
         }
         kinds = {
             "members": self.members,
             "guards": self.guards,
             "doubts": self.doubts,
             "pretenders": self.pretenders,
+            "kinds": self.kinds,
         }
         for kind, many in kinds.items():
             for number, layers in enumerate(many):
@@ -178,12 +199,14 @@ class Model:
             guards=perceptrons("guards"),
             doubts=perceptrons("doubts"),
             pretenders=perceptrons("pretenders"),
+            kinds=perceptrons("kinds"),
+            cooling=float(get("cooling")) if f"{name}/cooling" in held else 1.0,
             distances=get("distances"),
             suspicions=get("suspicions"),
-            # One that was learned before there were doubts, or pretenders, has none.
+            # One that was learned before there were doubts, pretenders or kinds has none.
             **{
                 key: get(key) if f"{name}/{key}" in held else np.zeros(0, np.float32)
-                for key in ("doubted", "pretended")
+                for key in ("doubted", "pretended", "levels")
             },
         )
 

@@ -2,7 +2,7 @@
 
     recogniser = Recogniser.shipped()
     found = recogniser.recognise(samples)      # of weir.probe.sample, 20 a second
-    found.label, found.bbr, found.known, found.why
+    found.label, found.bbr, found.known, found.kind, found.why
 
 Inference needs numpy alone; `weir ops train` makes the file that it reads.
 """
@@ -11,23 +11,26 @@ import json
 import os
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from weir.congestion.classify.beside import OWN, without
-from weir.congestion.classify.classes import BACKGROUNDS, WITH_BBR
+from weir.congestion.classify.classes import BACKGROUNDS, KINDS, WITH_BBR
 from weir.congestion.classify.features import Values, features
 from weir.congestion.classify.model import Model
 from weir.errors import BadInput
 from weir.probe.sample import Sample
 
 FORMAT = "weir-recogniser"
-VERSION = 1
+VERSION = 2
 """The version of the file and of the features: to be raised when either changes."""
+READ = (1, 2)
+"""Versions that are read: the first says nothing of kinds."""
 SHIPPED = Path(__file__).with_name("recogniser.npz")
 UNUSUAL = 0.04
 """Windows with a lower p-value are unlike anything seen."""
@@ -42,7 +45,8 @@ _DAMAGED = (  # what reading a file that is not a recogniser, or half of one, ma
     *(OSError, ValueError, KeyError, TypeError, EOFError, NotImplementedError),
     *(zipfile.BadZipFile, zlib.error),
 )
-_MEANINGS = {background.label: background.meaning for background in BACKGROUNDS}
+_MEANINGS = {one.label: one.meaning for one in (*BACKGROUNDS, *KINDS)}
+_AMONG = frozenset(kind.label for kind in KINDS if kind.is_among)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +59,17 @@ class Recognition:
         known: False if the path is unlike anything that was learned from: the probabilities are
             then of little use.
         why: the answer and its ground in one sentence, for a person.
+        kinds: of each kind (`classes.KINDS`) by its label; what is left of 1 is for none of them.
+            Empty where nothing is said of kinds, as where the path is not known.
+        kind: the label of the one that is likely enough to be said; None if none is.
     """
 
     probabilities: Mapping[str, float]
     bbr: float
     known: bool
     why: str
+    kinds: Mapping[str, float] = field(default_factory=dict)
+    kind: str | None = None
 
     @property
     def label(self) -> str:
@@ -77,10 +86,16 @@ class Recogniser:
         seconds: lengths of the windows that it knows, shortest first.
         labels: of the backgrounds that it knows.
         models: what it learned, by the length of windows.
+        kinds: the labels of the kinds that it knows; none in an older one.
     """
 
     def __init__(
-        self, rate_hz: int, labels: Sequence[str], models: Mapping[int, Model], provenance: str = ""
+        self,
+        rate_hz: int,
+        labels: Sequence[str],
+        models: Mapping[int, Model],
+        provenance: str = "",
+        kinds: Sequence[str] = (),
     ) -> None:
         self.rate_hz = rate_hz
         self.requests = 1
@@ -88,6 +103,7 @@ class Recogniser:
         self.labels = tuple(labels)
         self.provenance = provenance
         self.models: Mapping[int, Model] = dict(models)
+        self.kinds = tuple(kinds)
 
     @classmethod
     def shipped(cls) -> "Recogniser":
@@ -108,15 +124,16 @@ class Recogniser:
                     raise BadInput(
                         f"{path}: not a recogniser's file: its format is {about['format']!r}"
                     )
-                if about["version"] != VERSION:
+                if about["version"] not in READ:
                     raise BadInput(
-                        f"{path}: a recogniser of version {about['version']}, not {VERSION}: "
-                        "train it again"
+                        f"{path}: a recogniser of version {about['version']}, not "
+                        f"{READ[0]} to {READ[-1]}: train it again"
                     )
                 models = {
                     seconds: Model.of_arrays(str(seconds), held) for seconds in about["seconds"]
                 }
-            return cls(about["rate_hz"], about["labels"], models, about["provenance"])
+            kinds = about.get("kinds", ())
+            return cls(about["rate_hz"], about["labels"], models, about["provenance"], kinds)
         except _DAMAGED as error:
             raise BadInput(f"{path}: not a recogniser's file: {error}") from None
 
@@ -142,6 +159,7 @@ class Recogniser:
             "seconds": self.seconds,
             "labels": self.labels,
             "provenance": self.provenance,
+            "kinds": self.kinds,
         }
         arrays: dict[str, Any] = {
             key: array.astype(np.float16) if key.endswith(("weights", "landmarks")) else array
@@ -178,9 +196,11 @@ class Recogniser:
         size = self.seconds[0] * self.rate_hz
         if own not in OWN or len(samples) < size:
             return None
-        heard = self._heard(samples[-size:])
+        # A BBR of ours beside one of version 3 sounds like two of ours.
+        heard = self._heard(samples[-size:], frozenset() if own == "bbr" else _AMONG)
         others, bbr = without(own, heard.probabilities)
-        found = Recognition(others, bbr, heard.known, f"beside our own {own.upper()}, {heard.why}")
+        why = f"beside our own {own.upper()}, {heard.why}"
+        found = replace(heard, probabilities=others, bbr=bbr, why=why)
         return _unless_short(found, _first_replies_ms(samples))
 
     def of_series(self, rtt_ms: Values) -> Recognition:
@@ -192,13 +212,15 @@ class Recogniser:
         rtt_ms = np.asarray(rtt_ms, dtype=np.float64)
         return _unless_short(self._heard_in(rtt_ms), rtt_ms)
 
-    def _heard(self, samples: Sequence[Sample]) -> Recognition:
-        """As `recognise`, on paths of whatever length."""
+    def _heard(
+        self, samples: Sequence[Sample], kinds: Collection[str] | None = None
+    ) -> Recognition:
+        """As `recognise`, on paths of whatever length; of kinds these alone, None for all."""
         if any(one.segment and not one.segment.upper().startswith("S") for one in samples):
             return self._nothing("unknown: bursts of our own were on the path")
-        return self._heard_in(self._series(samples))
+        return self._heard_in(self._series(samples), kinds)
 
-    def _heard_in(self, rtt_ms: Values) -> Recognition:
+    def _heard_in(self, rtt_ms: Values, kinds: Collection[str] | None = None) -> Recognition:
         """As `of_series`, on paths of whatever length."""
         fitting = [one for one in self.seconds if one * self.rate_hz <= len(rtt_ms)]
         if not fitting:
@@ -214,7 +236,9 @@ class Recogniser:
         found, usual = (values[0] for values in self.judge(window[None, :], seconds))
         known = bool(usual >= UNUSUAL)
         shares = dict(zip(self.labels, found.tolist(), strict=True))
-        return self._said(shares, known, _why(shares, known, window, seconds))
+        heard = self._said(shares, known, _why(shares, known, window, seconds))
+        of = self.kinds if kinds is None else kinds
+        return self._with_kinds(heard, window, seconds, of) if known and of else heard
 
     def judge(self, windows: Values, seconds: int) -> tuple[Values, Values]:
         """The labels' probabilities and the p-values for many windows of one length."""
@@ -223,6 +247,34 @@ class Recogniser:
         shares = model.probabilities(found)
         with_bbr = [label in WITH_BBR for label in self.labels]
         return shares, model.p_values(found, shares[:, with_bbr].sum(axis=1) > 0.5)
+
+    def judge_kinds(self, windows: Values, seconds: int) -> Values:
+        """The probabilities of none of the kinds (the first column) and of each."""
+        return self.models[seconds].of_kinds(features(windows, self.rate_hz))
+
+    def said_kinds(self, shares: Values, seconds: int) -> NDArray[np.intp]:
+        """The kind that is said of each window, from 1; 0 where none is likely enough.
+
+        Args:
+            shares: what `judge_kinds` gives.
+            seconds: the windows' length.
+        """
+        best = shares.argmax(axis=1)
+        least = np.concatenate([[np.inf], self.models[seconds].levels])
+        return np.where(shares.max(axis=1) >= least[best], best, 0)
+
+    def _with_kinds(
+        self, heard: Recognition, window: Values, seconds: int, of: Collection[str]
+    ) -> Recognition:
+        shares = self.judge_kinds(window[None, :], seconds)
+        every = dict(zip(self.kinds, shares[0, 1:].tolist(), strict=True))
+        kinds = {kind: share for kind, share in every.items() if kind in of}
+        (number,) = self.said_kinds(shares, seconds)
+        kind = self.kinds[number - 1] if number else None
+        if kind not in kinds:
+            return replace(heard, kinds=kinds)
+        why = f"{_MEANINGS.get(kind, kind)} ({kinds[kind]:.0%}); by who is there: {heard.why}"
+        return replace(heard, kinds=kinds, kind=kind, why=why)
 
     def _nothing(self, why: str) -> Recognition:
         return self._said(dict.fromkeys(self.labels, 1 / len(self.labels)), False, why)
@@ -260,7 +312,7 @@ def _unless_short(found: Recognition, rtt_ms: Values) -> Recognition:
     if not found.known or found.bbr < SHORT_BBR or not least < SHORTEST_MS:
         return found
     why = f"unknown: round trips of {least:.1f} ms are shorter than any that was learned from"
-    return replace(found, known=False, why=why)
+    return replace(found, known=False, why=why, kinds={}, kind=None)
 
 
 def _why(shares: Mapping[str, float], known: bool, window: Values, seconds: int) -> str:
