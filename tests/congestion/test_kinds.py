@@ -1,4 +1,4 @@
-"""Of what kind a background is: what the shipped recogniser says, when, and what follows of it."""
+"""The kind of a background: what the shipped recogniser says, when, and what follows of it."""
 
 import json
 import random
@@ -28,7 +28,7 @@ from weir.probe.sample import Sample
 HZ = 20
 PATH = NetworkPath(60_000_000, 40_000_000, 400_000)
 OTHER_SEED = 301
-"""Of a grid on which nothing was learned, calibrated or chosen."""
+"""The seed of a grid on which nothing was learned, calibrated or chosen."""
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +148,7 @@ def test_how_good_it_is_is_told_by_a_command(tmp_path, capsys):
     save(tmp_path / "three.npz", there, {})
     assert main(["ops", "assess", "--kinds", "--recordings", str(tmp_path / "three.npz")]) == 0
     rows = [line.strip("| ").split(" | ") for line in capsys.readouterr().out.splitlines()]
-    # Of 20 s there are four windows of 5 s, three of 10 and one of 20.
+    # In 20 s there are four windows of 5 s, three of 10 and one of 20.
     counts = {(row[0], row[1]): row[2] for row in rows if row[0] in ("bbr3", "app-limited")}
     assert [counts["bbr3", seconds] for seconds in ("5", "10", "20")] == ["4", "3", "1"]
     confusion = [row for row in rows if row[0] == "B1-C0"]

@@ -82,7 +82,7 @@ def is_nobody(known: Recognised) -> bool:
 
 
 def _kind_facts(recognised: Recognised) -> dict[str, Any]:
-    """Of what kind the others are, for a machine; nothing where nothing is said of kinds."""
+    """The kind of the others, for a machine; nothing where nothing is said of kinds."""
     if not isinstance(recognised, OfKind) or not recognised.kinds:
         return {}
     return {"kind": recognised.kind, "kinds": _rounded(recognised.kinds)}
