@@ -1,6 +1,7 @@
 """`weir ops measure`: the interaction table, by the packet simulator."""
 
 import argparse
+import sys
 from pathlib import Path
 
 SUMMARY = "make the interaction table that controls are chosen by, in the packet simulator"
@@ -8,13 +9,18 @@ SUMMARY = "make the interaction table that controls are chosen by, in the packet
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments."""
-    parser.add_argument("file", type=Path, metavar="FILE", help="where the table goes (JSON)")
+    parser.add_argument(
+        "file",
+        type=Path,
+        metavar="FILE",
+        help="where the table goes (JSON); what it holds is not simulated again",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Simulates every meeting, and writes the table."""
     # Only here, so that `weir ops --help` need not wait for numpy.
-    from studies.training.interaction import measured
+    from studies.training.interaction import measure
 
-    measured().save(args.file)
+    measure(args.file, lambda words: print(words, file=sys.stderr, flush=True))
     return 0

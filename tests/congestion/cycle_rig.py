@@ -22,10 +22,10 @@ MIB = 1 << 20
 FAST = Rate("400 Mbit/s")
 TABLE = Interaction(
     [
-        Meeting("B", "bbr", 0.1, 1.0, 0.5, (0.5,)),
-        Meeting("B", "cubic", 0.1, 1.0, 0.1, (0.9,)),
-        Meeting("C", "bbr", 0.1, 1.0, 0.9, (0.1,)),
-        Meeting("C", "cubic", 0.1, 1.0, 0.5, (0.5,)),
+        Meeting("B", "bbr", 1e8, 0.1, 1.0, 0.5, (0.5,)),
+        Meeting("B", "cubic", 1e8, 0.1, 1.0, 0.1, (0.9,)),
+        Meeting("C", "bbr", 1e8, 0.1, 1.0, 0.9, (0.1,)),
+        Meeting("C", "cubic", 1e8, 0.1, 1.0, 0.5, (0.5,)),
     ],
     {},
 )

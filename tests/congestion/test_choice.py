@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from studies.training.interaction import meet
+from studies.training.interaction import Pairing, meet
 from weir.congestion.choice import Interaction, Meeting, Wanted, choose, one_level_tree
-from weir.congestion.choice.reach import max_min
+from weir.congestion.choice.reach import Reach, max_min
 from weir.congestion.classify.recogniser import Recogniser
 from weir.congestion.path import PathState
 from weir.errors import BadInput
@@ -25,7 +25,7 @@ PRINTED = {
 
 
 def table(rows, **path):
-    path = {"rtt_s": 0.065, "queue_bdp": 1.5} | path
+    path = {"rate_bps": 5e8, "rtt_s": 0.065, "queue_bdp": 1.5} | path
     meetings = [
         Meeting(background, control, own=own, others=(other,), **path)
         for (background, control), (own, other) in rows.items()
@@ -96,6 +96,55 @@ def test_beside_nobody_it_is_cubic_whatever_was_in_use():
     nobody = SimpleNamespace(probabilities={"B0-C0": 0.95}, bbr=0.0, known=True, why="it looks so")
     for current in ("bbr", "cubic"):
         assert choose(nobody, ["bbr", "cubic"], current, Wanted()).control == "cubic"
+
+
+@pytest.mark.parametrize(("more", "control"), [(1.02, "cubic"), (1.04, "bbr")])
+@pytest.mark.parametrize("current", ["bbr", "cubic"])
+def test_beside_nobody_bbr_has_to_get_more_by_three_hundredths(current, more, control):
+    alone = [
+        Meeting("B0-C0", name, 1e7, 0.005, 0.5, own, ())
+        for name, own in (("bbr", 0.9 * more), ("cubic", 0.9))
+    ]
+    nobody = SimpleNamespace(probabilities={"B0-C0": 1.0}, bbr=0.0, known=True, why="it looks so")
+    found = choose(nobody, ["bbr", "cubic"], current, Wanted(), Interaction(alone, {}))
+    assert found.control == control
+
+
+def meetings_of(worths):
+    """On two paths, 10 and 100 Mbit/s; what CUBIC and BBR get beside one other, on each."""
+    return Interaction(
+        [
+            Meeting("X", control, rate, 0.05, depth, own, (1 - own,))
+            for rate, owns in worths.items()
+            for control, own in owns.items()
+            for depth in (1.0, 2.0)
+        ],
+        {},
+    )
+
+
+def test_what_is_known_of_the_path_decides_which_meetings_count():
+    """Slow paths are fair under CUBIC, fast ones under BBR; a path has what we had at least."""
+    table = meetings_of({1e7: {"cubic": 0.5, "bbr": 0.9}, 1e8: {"cubic": 0.2, "bbr": 0.5}})
+    for known, control in (
+        ({"use": "ours", "full_bps": 1e7}, "cubic"),
+        ({"use": "ours", "full_bps": 1e8}, "bbr"),
+        ({"use": "shared", "full_bps": 6e7}, "bbr"),
+    ):
+        path = PathState(rtt_s=0.05, goodput_bps=5e6, **known)
+        choice = choose(seen(X=1.0), ("bbr", "cubic"), "cubic", Wanted(), table, path)
+        assert choice.control == control, known
+        assert "counts as" not in choice.why
+
+
+def test_what_is_beyond_the_table_is_said():
+    table = meetings_of({1e7: {"cubic": 0.5, "bbr": 0.9}, 1e8: {"cubic": 0.2, "bbr": 0.5}})
+    path = PathState("ours", 0.05, goodput_bps=9e8, full_bps=9e8)
+    choice = choose(seen(X=1.0), ("bbr", "cubic"), "cubic", Wanted(), table, path, rtt_s=0.04)
+    assert choice.control == "bbr"
+    assert choice.why.endswith(
+        "(a rate of 900 Mbit/s counts as 100 Mbit/s; a round trip of 40 ms counts as 50 ms)"
+    )
 
 
 def test_what_is_hardly_better_is_not_worth_a_change():
@@ -207,7 +256,12 @@ def test_wants_out_of_their_domain_are_refused(wanted):
 
 
 def test_the_shipped_table_is_what_the_simulator_says():
-    assert meet("B1-C0", "cubic", 0.02, 0.5, 1) in Interaction.shipped().of("B1-C0", "cubic")
+    for pairing in (
+        Pairing("B1-C0", "cubic", 10_000_000, 0.02, 0.5),
+        Pairing("Cn", "bbr", 32_000_000, 0.065, 2.0),
+    ):
+        found = Interaction.shipped().of(pairing.background, pairing.control)
+        assert meet(pairing) in found
 
 
 def test_the_shipped_table_knows_every_background_of_the_shipped_recogniser():
@@ -215,7 +269,7 @@ def test_the_shipped_table_knows_every_background_of_the_shipped_recogniser():
 
 
 def test_beside_a_shallow_queue_the_shipped_table_is_the_works_matrix():
-    """Figure 6.7 of 001-spec: good or poor throughput and fairness, one stream beside another."""
+    """Figure 6.7 of 001-spec: one stream's throughput and fairness beside another."""
     for background, control, throughput, fairness in (
         ("B1-C0", "bbr", True, True),
         ("B1-C0", "cubic", False, False),
@@ -223,7 +277,8 @@ def test_beside_a_shallow_queue_the_shipped_table_is_the_works_matrix():
         ("B0-C1", "cubic", True, True),
     ):
         for meeting in Interaction.shipped().of(background, control):
-            if meeting.queue_bdp == 0.5:
+            is_long = meeting.rate_bps == 1e8 and 0.02 <= meeting.rtt_s <= 0.15
+            if meeting.queue_bdp == 0.5 and is_long:
                 assert (meeting.of_fair > 0.5) == throughput, meeting
                 assert (meeting.jain > 0.8) == fairness, meeting
 
@@ -238,14 +293,11 @@ def test_a_table_is_read_as_it_was_written(tmp_path):
             assert again.of(background, control) == shipped.of(background, control)
 
 
-ROW = {
-    "background": "C",
-    "control": "bbr",
-    "rtt_s": 0.1,
-    "queue_bdp": 1,
-    "own": 0.5,
-    "others": [0.4],
-}
+ROW = ["C", "bbr", 1e8, 0.1, 1.0, 0.5, [0.4], 1]
+
+
+def written(*rows):
+    return json.dumps({"format": 2, "provenance": {}, "meetings": rows})
 
 
 @pytest.mark.parametrize(
@@ -253,16 +305,13 @@ ROW = {
     [
         ("[]", "not an interaction table"),
         ("{", "not an interaction table"),
-        ('{"format": 2}', "has format 2, this Weir reads 1"),
-        (json.dumps({"format": 1, "provenance": {}, "meetings": [{}]}), "not an interaction table"),
-        (
-            json.dumps({"format": 1, "provenance": {}, "meetings": [ROW | {"own": -1}]}),
-            "not a share",
-        ),
-        (
-            json.dumps({"format": 1, "provenance": {}, "meetings": [ROW | {"others": 3}]}),
-            "not an interaction table",
-        ),
+        ('{"format": 1, "meetings": []}', "has format 1, this Weir reads 2"),
+        ('{"format": 3}', "has format 3, this Weir reads 2"),
+        (written([]), "not an interaction table"),
+        (written({"background": "C"}), "not an interaction table"),
+        (written([*ROW[:5], -1, *ROW[6:]]), "not a rate, a time, a depth or shares"),
+        (written([*ROW[:2], 0, *ROW[3:]]), "a path of no rate, time or depth"),
+        (written([*ROW[:6], 3, 1]), "not an interaction table"),
     ],
 )
 def test_what_is_no_table_is_refused_by_name(tmp_path, text, told):
@@ -365,3 +414,30 @@ def test_on_an_unknown_path_its_losses_change_nothing():
     for current in ("cubic", "bbr"):
         choice = choose(recognised, ("bbr", "cubic"), current, Wanted(), path=lossy(1e-3))
         assert choice.control == "cubic"
+
+
+def late(background, control):
+    """One's own stream has a fifth of what another has, since it came late."""
+    row = Meeting(background, control, 1e8, 0.1, 1.0, 0.15, (0.75,))
+    return Reach(None, "").outcome(row)
+
+
+def test_that_a_stream_comes_late_among_its_like_is_no_unfairness_of_its_control():
+    for background in ("B0-C1", "R1"):
+        assert late(background, "cubic").settled == pytest.approx(1)
+        assert late(background, "cubic").jain == pytest.approx(jain(0.15, 0.75))
+    for background, control in (("B1-C0", "cubic"), ("B0-C1", "bbr"), ("app", "cubic")):
+        outcome = late(background, control)
+        assert outcome.settled == outcome.jain == pytest.approx(jain(0.15, 0.75))
+
+
+def test_who_has_more_than_a_share_among_its_like_is_not_excused():
+    row = Meeting("R1", "cubic", 1e8, 0.1, 1.0, 0.75, (0.15,))
+    outcome = Reach(None, "").outcome(row)
+    assert outcome.settled == outcome.jain == pytest.approx(jain(0.15, 0.75))
+
+
+def test_of_several_others_each_gives_alike():
+    """By hand: 0.1 beside 0.6 and 0.2 becomes 0.3 beside 0.45 and 0.15."""
+    row = Meeting("C1-C1", "cubic", 1e8, 0.1, 1.0, 0.1, (0.6, 0.2))
+    assert Reach(None, "").outcome(row).settled == pytest.approx(jain(0.3, 0.45, 0.15))

@@ -237,8 +237,8 @@ def test_bbr_that_was_taken_alone_is_left_for_unknown_company(tmp_path, monkeypa
 
     told = Company("B0-C0", beside={"bbr": "B0-C0", "cubic": "B0-C0"})
     alone = [
-        Meeting("B0-C0", "bbr", 0.1, 1.0, 1.0, ()),
-        Meeting("B0-C0", "cubic", 0.1, 1.0, 0.5, ()),
+        Meeting("B0-C0", "bbr", 1e8, 0.1, 1.0, 1.0, ()),
+        Meeting("B0-C0", "cubic", 1e8, 0.1, 1.0, 0.5, ()),
     ]
     settings = {"interaction": Interaction(alone, {}), "fallback": fallback}
     with Sending(tmp_path, told, 8 * MIB, rate=Rate("20 Mbit/s"), **settings) as sending:

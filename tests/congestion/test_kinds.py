@@ -165,7 +165,7 @@ def table(**better):
     """Beside each background its control is fair and the other is not."""
     return Interaction(
         [
-            Meeting(label, control, 0.05, 1.0, shares[0], (shares[1],))
+            Meeting(label, control, 1e8, 0.05, 1.0, shares[0], (shares[1],))
             for label, best in better.items()
             for control, shares in (
                 ("bbr", FAIR if best == "bbr" else UNFAIR),

@@ -90,6 +90,21 @@ def test_what_overflows_is_no_loss_of_the_paths(name):
     assert state.lost == 0
 
 
+@pytest.mark.parametrize("name", ["nobody", "cubic"])
+def test_a_full_queue_takes_as_long_whoever_fills_it(name):
+    """Alone the round trip of the empty path was seen; beside CUBIC the queue never emptied."""
+    *_, (_, state) = states(name)
+    assert state.rtt_s + state.queue_s == pytest.approx(0.166, rel=0.01)
+    assert state.overflows > 10
+
+
+def test_what_was_had_at_best_is_no_more_than_the_path_has():
+    for name in RECORDED:
+        *_, (_, state) = states(name)
+        rate_bps = 200e6 if "150 ms" in name else 100e6
+        assert max(state.goodput_bps, state.full_bps or 0) <= state.best_bps <= 1.01 * rate_bps
+
+
 def looks(seconds, rate_pps, srtt_ms=65.0, **told):
     """Looks 20 times a second at a connection that goes evenly."""
     for number in range(round(20 * seconds)):

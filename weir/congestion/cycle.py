@@ -89,10 +89,12 @@ def decide(
     path: PathState | None = None,
     controls: Sequence[str] | None = None,
     fallback: str | None = None,
+    samples: Sequence[Sample] = (),
 ) -> Choice:
     """The control for this host's connections, by either rule; see `choose` for the rest.
 
-    `controls` are those that may be chosen; None for all that the host offers.
+    `controls` are those that may be chosen; None for all that the host offers. `samples` tell the
+    path's round-trip time.
 
     Raises:
         Unsupported: the work's tree wants one that this host does not offer.
@@ -102,7 +104,9 @@ def decide(
         require_congestion([choice.control])
         return choice
     offered = kernel_controls.offered() if controls is None else controls
-    return choose(recognised, offered, current, wanted, interaction, path, fallback)
+    rtts_ns = [sample.min_ns for sample in samples if sample.min_ns is not None]
+    rtt_s = min(rtts_ns) / 1e9 if rtts_ns else None
+    return choose(recognised, offered, current, wanted, interaction, path, fallback, rtt_s)
 
 
 class Selection(ThreadedCompanion):
@@ -131,6 +135,7 @@ class Selection(ThreadedCompanion):
         self._is_advised = False
         self._entry: Entry | None = None  # while it lasts
         self._had_bps: float | None = None  # what an entry ended with
+        self._samples: Sequence[Sample] = ()  # of the last choice
         self._expected_own = 0.0  # share of the path's rate under the control in use
         self._patience: dict[str, int] = {}  # before a control is left for what is heard
         self._left: tuple[str, float] | None = None  # for what was heard: which, and when
@@ -228,7 +233,7 @@ class Selection(ThreadedCompanion):
         if begun is None or self._is_over():
             return None
         self._sender.control = self._transfer.congestion() or self.control
-        choice = self._choose(begun.who)
+        choice = self._choose(begun.who, begun.samples)
         choice = replace(choice, why=f"{begun.who.why}: {choice.control}, 1 stream")
         self._use(Found(begun.who, choice, begun.samples, begun.seconds, how=SENDING))
         return begun.who
@@ -290,7 +295,7 @@ class Selection(ThreadedCompanion):
                 sample = samples.take(_READ_S)
                 self._room.look()
                 if sample and (heard := learning.hears(sample, self._room.path)):
-                    choice = self._choose(heard)
+                    choice = self._choose(heard, learning.samples)
                     seconds = round(learning.seconds, 1)
                     return Found(heard, choice, learning.samples, seconds, how=LISTENING)
         return None
@@ -329,7 +334,8 @@ class Selection(ThreadedCompanion):
             return None
         seconds = float(len(samples) / rate_hz)
         how = str(self._pattern) if self._pattern else PASSIVE
-        return Found(recognised, self._choose(recognised), samples, seconds, probe.turns, how)
+        choice = self._choose(recognised, samples)
+        return Found(recognised, choice, samples, seconds, probe.turns, how)
 
     def _listens_for_quiet(self, recogniser: Recogniser) -> tuple[int, Opening | None]:
         """How many times as often as the recogniser wants samples it is listened, to hear quiet."""
@@ -350,7 +356,9 @@ class Selection(ThreadedCompanion):
         carrier = TransferCarrier(self._transfer, self._sender.pace)
         return Active(self._pattern, stack.enter_context(carrier))
 
-    def _choose(self, recognised: Recognised) -> Choice:
+    def _choose(self, recognised: Recognised, samples: Sequence[Sample] = ()) -> Choice:
+        """Beside whom was recognised, from samples or from what they were at the last choice."""
+        self._samples = samples or self._samples
         settings, pace = self._settings, self._sender.pace
         share = self._demand.share(self._transfer.remaining.count, pace)
         wanted = Wanted(fairness=settings.fairness, share=share)
@@ -364,6 +372,7 @@ class Selection(ThreadedCompanion):
             path,
             settings.controls,
             settings.fallback,
+            self._samples,
         )
 
     def _use(self, found: Found) -> None:
@@ -485,7 +494,7 @@ class Selection(ThreadedCompanion):
                 return None
             self._settles()
             if listener and sample and (heard := listener.hears(sample)):
-                choice = self._choose(heard)
+                choice = self._choose(heard, listener.samples)
                 if choice.control != self.control:
                     self._leave(begin_s + seconds)
                     shown, took_s, own_bps = listener.samples, round(seconds, 1), listener.own_bps

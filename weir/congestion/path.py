@@ -56,6 +56,9 @@ class PathState:
         lost: packets that were lost meanwhile, so at random.
         loss_events: the same, where all that is lost in one round trip counts once.
         streams: so many carry it.
+        best_bps: the most payload that it carried for us in any span.
+        queue_s: how much longer than the least the longest round trip was, smoothed.
+        overflows: packets that were lost while the queue was long.
     """
 
     use: Use | None
@@ -67,6 +70,9 @@ class PathState:
     lost: int = 0
     loss_events: int = 0
     streams: int = 1
+    best_bps: float = 0.0
+    queue_s: float = 0.0
+    overflows: int = 0
 
     @property
     def loss(self) -> float:
@@ -111,7 +117,7 @@ class PathReader:
         self._most_s = 0.0
         self._best_pps = 0.0
         self._full_pps = 0.0
-        self._delivered = self._lost = self._events = 0
+        self._delivered = self._lost = self._events = self._overflows = 0
         self._event_s = -math.inf
         self._packet_bytes = 0
         self._streams = 0
@@ -162,6 +168,9 @@ class PathReader:
             lost=self._lost,
             loss_events=self._events,
             streams=self._streams,
+            best_bps=self._best_pps * bits,
+            queue_s=max(self._most_s - self._rtt_s, 0.0),
+            overflows=self._overflows,
         )
 
     @property
@@ -207,10 +216,11 @@ class PathReader:
         lately = [one.srtt_s for one in self._looks if one.at_s >= rounds_s] or [look.srtt_s]
         self._most_s = max(self._most_s, look.srtt_s)
         # What overflows does so at the top of what the queue has been seen to hold.
+        lost = look.sent_again - before.sent_again
         if max(lately) - self._rtt_s > max(self._noise_s, _LOW * (self._most_s - self._rtt_s)):
+            self._overflows += lost
             return
         self._delivered += look.delivered - before.delivered
-        lost = look.sent_again - before.sent_again
         self._lost += lost
         if lost > 0 and look.at_s - self._event_s > self._rtt_s:
             self._events += 1

@@ -236,7 +236,9 @@ class Shell(cmd.Cmd):
         recognised = recogniser.recognise(samples)
         self._tell(samples, recognised)
         wanted = Wanted(fairness=float(settings.fairness))
-        choice = decide(asked.how_chosen, recognised, kernel_controls.default(), wanted)
+        choice = decide(
+            asked.how_chosen, recognised, kernel_controls.default(), wanted, samples=samples
+        )
         self._say(f"choice     {choice.control}: {choice.why}")
         self._tell_expected(choice)
 

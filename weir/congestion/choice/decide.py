@@ -1,16 +1,17 @@
 """The decision: which congestion control to use beside a background that is known with doubt.
 
 Every control that the host offers is judged by what it would get and leave in each meeting of the
-interaction table, weighted by how likely that background is. A meeting is worth
+interaction table, weighted by how likely that background is and by what is known of the path
+(`known`). A meeting is worth
 
     (1 - fairness) * ln(own) + fairness * ln(Jain's index of all streams),
 
-`own` a share of the path's rate. With `fairness` 1 only the index counts, in which one's own stream
-is as bad off starved as starving others; with 0 only one's own goodput. Proportional fairness (the
-sum of all logarithms, F. Kelly 1997) is no good here: beside BBR and CUBIC it is worth more that
-CUBIC has 7 % instead of 1 than that one's own stream has 46 % instead of 6. The work's own rule has
-no doubt and no weights (`one_level_tree`). What the path itself leaves to each control bounds all
-of it (`reach`).
+`own` a share of the path's rate, and the index as it is once a late stream has come to its share
+(`reach`). With `fairness` 1 only the index counts, in which one's own stream is as bad off starved
+as starving others; with 0 only one's own goodput. Proportional fairness (the sum of all logarithms,
+F. Kelly 1997) is no good here: beside BBR and CUBIC it is worth more that CUBIC has 7 % instead of
+1 than that one's own stream has 46 % instead of 6. The work's own rule has no doubt and no weights
+(`one_level_tree`). What the path itself leaves to each control bounds all of it (`reach`).
 """
 
 import math
@@ -20,6 +21,7 @@ from operator import mul
 from typing import Protocol, runtime_checkable
 
 from weir.congestion.choice.interaction import Interaction
+from weir.congestion.choice.known import Known
 from weir.congestion.choice.reach import Outcome, Reach
 from weir.congestion.classify.classes import KIND
 from weir.congestion.options import FAIRNESS, check_fairness
@@ -28,6 +30,8 @@ from weir.errors import BadInput
 
 HYSTERESIS = math.log(1.03)
 """A control is left for one that is worth more by three hundredths of an index or a goodput."""
+ALONE = 1.03
+"""Where nobody is seen a control that gives way to none has to get more by three hundredths."""
 IDLE = "B0-C0"
 """The label of a path that nobody else is on."""
 SPARE = 1.1
@@ -140,6 +144,7 @@ def choose(
     interaction: Interaction | None = None,
     path: PathState | None = None,
     fallback: str | None = None,
+    rtt_s: float | None = None,
 ) -> Choice:
     """The control that is worth most beside what was recognised.
 
@@ -151,8 +156,9 @@ def choose(
         interaction: what the controls do; the shipped table by default.
         path: what it does to packets; None, or where it bounds no control, the table alone counts.
         fallback: the control that is wanted in doubt; None for what harms least.
+        rtt_s: the least round-trip time of echoes, if any were sent.
     """
-    table = interaction or Interaction.shipped()
+    table, known = interaction or Interaction.shipped(), Known.of(path, rtt_s)
     reach, allowed = Reach(path, current), frozenset(offered)
     if not recognised.known:
         return _in_doubt(recognised.why, allowed, current, fallback)
@@ -163,7 +169,7 @@ def choose(
     expected = {
         control: found
         for control in sorted(allowed & table.controls)
-        if (found := _expectation(table, likely, control, wanted.fairness, reach)) is not None
+        if (found := expectation(table, known, likely, control, wanted.fairness, reach)) is not None
     }
     if not expected:
         why = f"{recognised.why}, beside which nothing was measured"
@@ -176,12 +182,18 @@ def choose(
     # Where nobody is seen a change costs nothing, and whom the control in use has squeezed shows
     # only after a while.
     is_idle = there.get(IDLE, 0.0) > 0.5
+    if is_idle and not gives_way(best) and not wanted.share:
+        gentle = max(filter(gives_way, order), key=order.__getitem__, default=best)
+        if expected[best].own <= ALONE * expected[gentle].own:
+            best = gentle
     here = None if is_idle else order.get(current)
     if best != current and here is not None and not _is_better(order[best], here):
         return Choice(
             current, f"{recognised.why}: {best} would hardly be better than {current}", expected
         )
     why = f"{recognised.why}: {_in_words(best, expected[best])}"
+    if beyond := table.limits(known):
+        why += f" ({beyond})"
     if wanted.share:
         why += f", where the deadline takes {wanted.share:.2f} of the path's rate"
     return Choice(best, why, expected)
@@ -220,8 +232,9 @@ def _with_kind(recognised: Recognised, table: Interaction) -> Mapping[str, float
     return there
 
 
-def _expectation(
+def expectation(
     table: Interaction,
+    known: Known,
     likely: Mapping[str, float],
     control: str,
     fairness: float,
@@ -231,26 +244,27 @@ def _expectation(
     weights: list[float] = []
     outcomes: list[Outcome] = []
     for label, probability in likely.items():
-        found = table.of(label, control)
+        found = table.on(label, control, known)
         if not found:
             return None
-        outcomes += map(reach.outcome, found)
-        weights += [probability / len(found)] * len(found)
+        outcomes += [reach.outcome(meeting) for meeting, _ in found]
+        weights += [probability * count for _, count in found]
 
     def mean(values: Sequence[float]) -> float:
         return math.fsum(map(mul, weights, values)) / math.fsum(weights)
 
     return Expectation(
-        worth=mean([_worth(outcome, fairness) for outcome in outcomes]),
+        worth=mean([worth(outcome, fairness) for outcome in outcomes]),
         own=mean([outcome.own for outcome in outcomes]),
         of_fair=mean([outcome.of_fair for outcome in outcomes]),
         jain=mean([outcome.jain for outcome in outcomes]),
     )
 
 
-def _worth(outcome: Outcome, fairness: float) -> float:
+def worth(outcome: Outcome, fairness: float) -> float:
+    """What an outcome is worth to who weighs fairness so."""
     own = math.log(max(outcome.own, _LEAST))
-    return (1 - fairness) * own + fairness * math.log(max(outcome.jain, _LEAST))
+    return (1 - fairness) * own + fairness * math.log(max(outcome.settled, _LEAST))
 
 
 def _order(expected: Expectation, share: float) -> tuple[bool, float]:

@@ -5,6 +5,10 @@ more than it can reach (`response`), whoever else is there, and so do others und
 An equal share is then what each has if what some cannot use is shared by the rest (max-min
 fairness), and Jain's index is that of the parts that the streams have of it, as R. Jain and others
 (1984) have it where demands differ: who takes what nobody else can use harms nobody.
+
+A loss-based stream that comes late among others has less than they for minutes, the longer the
+path the longer. That is no unfairness of its control: they come to equal shares in the end, and at
+once where it enters (`weir.congestion.entering`). So a control is judged by how fair it is then.
 """
 
 import math
@@ -28,11 +32,13 @@ class Outcome:
         own: share of the path's rate.
         of_fair: the same as a multiple of an equal share.
         jain: Jain's index of what each has of the share that it could have.
+        settled: the same once a stream that came late among its like has come to its share.
     """
 
     own: float
     of_fair: float
     jain: float
+    settled: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +74,19 @@ class Reach:
             own = max(own, meeting.own + math.fsum(meeting.others) - math.fsum(others))
         fair = max_min([1.0] + [others_most] * len(others))
         parts = [got / share for got, share in zip([own, *others], fair, strict=True) if share]
-        return Outcome(own, own * (1 + len(others)), jain(parts))
+        index = jain(parts)
+        is_alike = meeting.background in LOSS_BASED and not meeting.control.startswith("bbr")
+        settled = max(index, jain(_evened(parts))) if is_alike else index
+        return Outcome(own, own * (1 + len(others)), index, settled)
+
+
+def _evened(parts: Sequence[float]) -> list[float]:
+    """The first of several parts no less than the mean, to which the others give alike."""
+    own, *others = parts
+    mean, left = math.fsum(parts) / len(parts), math.fsum(others)
+    if own >= mean or not left:
+        return list(parts)
+    return [mean, *(other * (left - mean + own) / left for other in others)]
 
 
 def max_min(most: Sequence[float]) -> list[float]:
