@@ -2,9 +2,10 @@
 
 The cluster is the work's in small (`plan.SMALL`): three tiers, disks and visualisation beside it.
 What its hosts send is what the work names: exchanges in step, checkpoints that all write to the
-disks at once, copies from disk to disk, pictures. Time runs a hundred times as fast: an interval is
-1 ms long and a round 100 ms, links and buffers are the work's. Every port is asked in rounds as the
-work's collector asks one, so that nothing is left to the draw.
+disks at once, copies from disk to disk, pictures. How long, how often and how fast the text does
+not say: `CHOSEN` was made up, `drawn` has other numbers at random. Time runs a hundred times as
+fast: an interval is 1 ms long and a round 100 ms, links and buffers are the work's. Every port is
+asked in rounds as the work's collector asks one, so that nothing is left to the draw.
 """
 
 import dataclasses
@@ -31,24 +32,97 @@ _WARM_UP_NS = 2_000_000
 _LOOKS_NS = 100_000
 
 LINE_BPS = 54_500_000_000
-HOST_BPS, DISK_BPS, DRAWER_BPS = 50_000_000_000, 20_000_000_000, 30_000_000_000
-"""What hosts, disks and visualisation take: a bus of PCI Express 3.0 with eight lanes, and less."""
-
 _SHIFTS = (1, 3, 4, 5, 8, 11)
 """Whom a host exchanges with, one after the other: that many hosts further on."""
-_PART_NS = 40_000
-_EXCHANGE_GAP_NS = 500_000
-_PHASES_NS = (12_000_000, 4_000_000)
-"""Mean lengths of a job's phases: with exchanges, and without."""
-_CHECKPOINT_NS, _CHECKPOINT_EVERY_NS, _CHECKPOINT_BPS = 4_000_000, 400_000_000, 8_000_000_000
-_COPY_NS, _COPY_EVERY_NS, _COPY_BPS = 8_000_000, 25_000_000, 18_000_000_000
-_PICTURE_NS, _PICTURE_EVERY_NS, _PICTURE_BPS = 1_000_000, 4_000_000, 25_000_000_000
 
 
-def drain(device: Node) -> Rate:
+@dataclass(frozen=True)
+class Numbers:
+    """What the text leaves open; as they stand, chosen after results were seen.
+
+    Times are means, in ns of the simulated time, rates in bit/s.
+
+    Attributes:
+        host_bps: what a host takes: a bus of PCI Express 3.0 with eight lanes.
+        disk_bps: what a disk's host takes.
+        drawer_bps: what a host of the visualisation takes.
+        part_ns: how long a host sends to one partner of an exchange.
+        gap_ns: from one exchange to the next.
+        busy_ns: a job's phase with exchanges.
+        idle_ns: and that without.
+        checkpoint_ns: how long a checkpoint is written.
+        checkpoint_every_ns: from one to the next.
+        checkpoint_bps: by each host.
+        copy_ns: how long a copy takes.
+        copy_every_ns: from one to the next, of each pair of disks.
+        copy_bps: its rate.
+        picture_ns: how long data go to a host that draws.
+        picture_every_ns: from one time to the next.
+        picture_bps: their rate; pictures go back at half of it.
+    """
+
+    host_bps: int = 50_000_000_000
+    disk_bps: int = 20_000_000_000
+    drawer_bps: int = 30_000_000_000
+    part_ns: int = 40_000
+    gap_ns: int = 500_000
+    busy_ns: int = 12_000_000
+    idle_ns: int = 4_000_000
+    checkpoint_ns: int = 4_000_000
+    checkpoint_every_ns: int = 400_000_000
+    checkpoint_bps: int = 8_000_000_000
+    copy_ns: int = 8_000_000
+    copy_every_ns: int = 25_000_000
+    copy_bps: int = 18_000_000_000
+    picture_ns: int = 1_000_000
+    picture_every_ns: int = 4_000_000
+    picture_bps: int = 25_000_000_000
+
+
+CHOSEN = Numbers()
+RANGES: Mapping[str, tuple[float, float]] = {
+    # A host's bus of its time, as fast as the link or a quarter slower; disks and what draws may be
+    # as slow as a link of 10 Gbit/s.
+    "host_bps": (40e9, 54e9),
+    "disk_bps": (10e9, 50e9),
+    "drawer_bps": (10e9, 50e9),
+    # 34 to 680 kB to a partner; from a hundred exchanges in an interval of 100 ms, as the climate
+    # code of 000-spec 2.7 may have them, to less than one.
+    "part_ns": (5e3, 1e5),
+    "gap_ns": (2e4, 2e6),
+    # A round is 100 ms here: phases of 0.1 to 4 s for the work's 10 s.
+    "busy_ns": (1e6, 4e7),
+    "idle_ns": (1e6, 4e7),
+    # One in some rounds, or several in each; together as much as disks take, or many times that.
+    "checkpoint_ns": (1e6, 16e6),
+    "checkpoint_every_ns": (5e7, 8e8),
+    "checkpoint_bps": (1e9, 20e9),
+    "copy_ns": (2e6, 30e6),
+    "copy_every_ns": (1e7, 1e8),
+    "copy_bps": (5e9, 40e9),
+    "picture_ns": (3e5, 5e6),
+    "picture_every_ns": (1e6, 2e7),
+    "picture_bps": (5e9, 50e9),
+}
+"""Between which `drawn` draws, evenly on a logarithmic scale: fixed before any result of it."""
+
+
+def drawn(number: int) -> Numbers:
+    """The numbers of a mix that nobody has chosen."""
+    draw = random.Random(f"mix {number}")
+    return Numbers(
+        **{
+            name: round(math.exp(draw.uniform(math.log(least), math.log(most))))
+            for name, (least, most) in RANGES.items()
+        }
+    )
+
+
+def drain(device: Node, numbers: Numbers = CHOSEN) -> Rate:
     """How fast a host takes what comes."""
     kind = device.name.partition("-")[0]
-    return Rate.from_bit_per_s({"node": HOST_BPS, "nsd": DISK_BPS}.get(kind, DRAWER_BPS))
+    known = {"node": numbers.host_bps, "nsd": numbers.disk_bps}
+    return Rate.from_bit_per_s(known.get(kind, numbers.drawer_bps))
 
 
 class Mix:
@@ -60,6 +134,7 @@ class Mix:
         seed: of the draws.
         load: of exchanges: how many times as many as otherwise.
         jobs: which of the two that share the nodes run.
+        numbers: how long, how often and how fast.
     """
 
     def __init__(
@@ -69,13 +144,14 @@ class Mix:
         seed: int,
         load: float = 1.0,
         jobs: Sequence[int] = (0, 1),
+        numbers: Numbers = CHOSEN,
     ) -> None:
         names = [node.name for node in fabric.values() if node.kind != "switch"]
         self._nodes = [one for one in names if one.startswith("node-")]
         self._disks = [one for one in names if one.startswith("nsd-")]
         self._drawers = [one for one in names if one.startswith("dav-")]
         self._length, self._load, self._seed = length_ns, load, seed
-        self._jobs = jobs
+        self._jobs, self._numbers = jobs, numbers
         self._random = random.Random(seed)
         self._bursts: dict[tuple[str, str], list[tuple[int, int, int]]] = {}
 
@@ -92,48 +168,51 @@ class Mix:
 
     def _exchanges(self) -> None:
         """Two jobs, each of half the hosts of every switch, exchange while in that phase."""
+        part_ns = self._numbers.part_ns
         for job in (self._nodes[number::2] for number in self._jobs):
             now = 0
             while now < self._length:
-                end = now + self._drawn(_PHASES_NS[0])
+                end = now + self._drawn(self._numbers.busy_ns)
                 while now < min(end, self._length):
                     for number, shift in enumerate(_SHIFTS):
                         for index, source in enumerate(job):
                             to = job[(index + shift) % len(job)]
                             if to != source:
-                                begin = now + number * _PART_NS
-                                self._add(source, to, begin, _PART_NS, LINE_BPS)
-                    now += len(_SHIFTS) * _PART_NS + self._drawn(_EXCHANGE_GAP_NS / self._load)
-                now = end + self._drawn(_PHASES_NS[1])
+                                begin = now + number * part_ns
+                                self._add(source, to, begin, part_ns, LINE_BPS)
+                    now += len(_SHIFTS) * part_ns + self._drawn(self._numbers.gap_ns / self._load)
+                now = end + self._drawn(self._numbers.idle_ns)
 
     def _checkpoints(self) -> None:
         """Every host writes to one disk, all at once, at the same distance each time.
 
         Runs are parts of one time that follow one another, by their seeds.
         """
-        first = -self._seed * self._length % _CHECKPOINT_EVERY_NS
-        for begin in range(first, self._length, _CHECKPOINT_EVERY_NS):
+        numbers = self._numbers
+        first = -self._seed * self._length % numbers.checkpoint_every_ns
+        for begin in range(first, self._length, numbers.checkpoint_every_ns):
             for index, source in enumerate(self._nodes):
                 if index % 2 not in self._jobs:
                     continue
                 disk = self._disks[index % len(self._disks)]
-                self._add(source, disk, begin, _CHECKPOINT_NS, _CHECKPOINT_BPS)
+                self._add(source, disk, begin, numbers.checkpoint_ns, numbers.checkpoint_bps)
 
     def _copies(self) -> None:
         """From a disk of one leaf to one of the other: over the disks' spines."""
-        half = len(self._disks) // 2
+        half, numbers = len(self._disks) // 2, self._numbers
         for a, b in zip(self._disks[:half], self._disks[half:], strict=True):
-            for begin in self._instants(_COPY_EVERY_NS):
-                self._add(a, b, begin, self._drawn(_COPY_NS), _COPY_BPS)
+            for begin in self._instants(numbers.copy_every_ns):
+                self._add(a, b, begin, self._drawn(numbers.copy_ns), numbers.copy_bps)
 
     def _pictures(self) -> None:
         """Data from disks to be drawn, and pictures back."""
+        numbers = self._numbers
         for index, drawer in enumerate(self._drawers):
             disk = self._disks[index % len(self._disks)]
-            for begin in self._instants(_PICTURE_EVERY_NS):
-                there = self._drawn(_PICTURE_NS)
-                self._add(disk, drawer, begin, there, _PICTURE_BPS)
-                self._add(drawer, disk, begin + there, there // 2, _PICTURE_BPS // 2)
+            for begin in self._instants(numbers.picture_every_ns):
+                there = self._drawn(numbers.picture_ns)
+                self._add(disk, drawer, begin, there, numbers.picture_bps)
+                self._add(drawer, disk, begin + there, there // 2, numbers.picture_bps // 2)
 
     def _drawn(self, mean_ns: float) -> int:
         return max(1, round(self._random.expovariate(1 / mean_ns)))
@@ -198,12 +277,17 @@ class Measured:
 
 
 def measure(
-    rounds: int, seed: int, queries: int = QUERIES, shape: plan.Shape = plan.SMALL
+    rounds: int,
+    seed: int,
+    queries: int = QUERIES,
+    shape: plan.Shape = plan.SMALL,
+    numbers: Numbers = CHOSEN,
 ) -> Measured:
     """Simulates so many rounds, and asks every port that is up in each."""
     fabric = plan.cluster(shape)
     length = _WARM_UP_NS + rounds * _round_ns(queries) + INTERVAL_NS
-    made = simulated.scenario(fabric, Mix(fabric, length, seed).traffic(), drain, seed)
+    traffic = Mix(fabric, length, seed, numbers=numbers).traffic()
+    made = simulated.scenario(fabric, traffic, lambda host: drain(host, numbers), seed)
     run = simulated.run(fabric, made, Time.from_ns(length), Time.from_ns(_LOOKS_NS))
     names = Names(fabric, roles.classified(fabric, SUBSYSTEMS))
     ports = [port for port in ports_of(fabric) if port.is_up]
@@ -266,8 +350,9 @@ def _examples(asked: Sequence[Any]) -> dict[str, list[tuple[int, int]]]:
         return int((rows["wait_ticks"][1:] > rows["wait_ticks"][:-1]).sum())
 
     counts = [grew(rows) for rows in asked]
-    few = min((one for one in range(len(asked)) if counts[one] >= 2), key=counts.__getitem__)
     most = max(range(len(asked)), key=counts.__getitem__)
+    some = (one for one in range(len(asked)) if counts[one] >= 2)
+    few = min(some, key=counts.__getitem__, default=most)
     return {
         name: list(
             zip(
@@ -284,9 +369,12 @@ WIDER = dataclasses.replace(plan.SMALL, groups=3, tors=3)
 """More than twice as many hosts: nothing was chosen by it."""
 
 
-def simulated_rounds(*, rounds: int, seed: int, wider: bool = False) -> Json:
-    """A run as a point: by "kind way" what its rounds were."""
-    found = measure(rounds, seed, shape=WIDER if wider else plan.SMALL)
+def simulated_rounds(
+    *, rounds: int, seed: int, wider: bool = False, mix: int | None = None
+) -> Json:
+    """A run as a point: by "kind way" what its rounds were; of a mix that is drawn, its number."""
+    numbers = CHOSEN if mix is None else drawn(mix)
+    found = measure(rounds, seed, shape=WIDER if wider else plan.SMALL, numbers=numbers)
     tallies: dict[str, Json] = {
         f"{kind} {way}": {
             "rounds": tally.rounds,

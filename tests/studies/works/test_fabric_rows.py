@@ -54,7 +54,38 @@ def test_rows_say_what_they_find_by_runs_that_nothing_was_chosen_by():
     seen, other = [tallies()] * 8, [tallies(**{"ToR up": 0.2})] * 4
     outcome = ROWS["000-fig-2.5"].judge([*seen, *other, tallies()])
     assert outcome.verdict == Verdict.TREND_HOLDS
-    assert "4 other seeds: differs; on a fabric of twice the hosts: trend holds" in outcome.reason
+    assert "4 other seeds differs, on a fabric of twice the hosts trend holds" in outcome.reason
+
+
+@pytest.mark.parametrize(("wrong", "verdict"), [(2, "trend holds"), (3, "differs")])
+def test_the_verdict_is_that_of_mixes_whose_numbers_nobody_chose(wrong, verdict):
+    """Whatever the chosen numbers give: more than half of the drawn mixes have to agree."""
+    mixes = [tallies(**{"ToR up": 0.2})] * wrong + [tallies()] * (5 - wrong)
+    for chosen in (0.2, 0.6):
+        seen = [tallies(**{"ToR up": chosen})] * 13
+        outcome = ROWS["000-fig-2.5"].judge([*seen, *mixes])
+        assert outcome.verdict == verdict
+        assert f"ToR up above half in {5 - wrong}, ToR down above half in 5" in outcome.ours
+
+
+def test_numbers_are_drawn_within_their_ranges_and_run(monkeypatch):
+    mixes = [ch2_fabric.drawn(number) for number in ch2_stalls._MIXES]
+    assert mixes[0] == ch2_fabric.drawn(1) != mixes[1]
+    for name, (least, most) in ch2_fabric.RANGES.items():
+        values = [getattr(one, name) for one in mixes]
+        assert least <= min(values) < max(values) <= most
+        assert least <= getattr(ch2_fabric.CHOSEN, name) <= most
+    assert set(ch2_fabric.RANGES) == set(ch2_fabric.CHOSEN.__dataclass_fields__)
+    asked = []
+
+    def measure(rounds, seed, **options):
+        asked.append(options["numbers"])
+        return ch2_fabric.Measured({})
+
+    monkeypatch.setattr(ch2_fabric, "measure", measure)
+    for point in ROWS["000-fig-2.5"].points(False):
+        point.run(**point.arguments)
+    assert asked == [ch2_fabric.CHOSEN] * 13 + mixes
 
 
 def test_a_day_of_the_campaign_draws_as_often_as_there_are_switches():
