@@ -105,6 +105,7 @@ class StalledFabric:
         self._golden = 0.0
         self._victim: _Victim | None = None
         self._asked: _Asked | None = None
+        self._left_out: str | None = None
         self._parts = [
             _Part("the work's pair of queries"),
             _Part("a victim of congestion"),
@@ -123,8 +124,9 @@ class StalledFabric:
         victim.beside = f"its port waits {percent(found.waited_share)} of the time"
         victim.state, asked.state = "done", "runs"
         changed()
-        if (missing := ibsim.lacking()) is not None:
-            asked.state = f"left out: {missing}"
+        self._left_out = ibsim.lacking()
+        if self._left_out is not None:
+            asked.state = f"left out: {self._left_out}"
             return
         self._asked = times = _ask(self._edges, self._seed)
         asked.name = f"{times.ports} ports"
@@ -153,10 +155,11 @@ class StalledFabric:
     def facts(self) -> Iterator[Mapping[str, object]]:
         """An object a part."""
         for part in self._parts:
-            yield {"part": part.name, "found": part.found, "beside": part.beside}
+            facts = {"part": part.name, "found": part.found, "beside": part.beside}
+            yield facts | {"state": part.state}
 
     def figures(self) -> Figures:
-        """All of them; None where a part was left out."""
+        """All of them; None where a part was left out, and why."""
         figures: dict[str, bool | int | float | str | None] = {
             "seed": self._seed,
             "fitf_golden": round(self._golden, 4),
@@ -178,6 +181,7 @@ class StalledFabric:
             "perfquery_loop_measured_ports": _PERFQUERY_PORTS if asked else None,
             "ibqueryerrors_s": round(asked.errors_s, 2) if asked else None,
             "counters_agree": asked.agree if asked else None,
+            "left_out": self._left_out,
         }
 
     def picture(self) -> str:

@@ -177,6 +177,7 @@ def test_a_marker_is_recorded_and_read_back(tmp_path):
         after = time.time_ns()
         tap.terminate()
         assert tap.wait(30) == 0
-    found = tasks(capture.read(path).packets, 5377)
-    assert {one.label for one in found} == {"open"}
-    assert before <= found[0].begin_ns <= found[-1].end_ns <= after
+    # Once, though the loopback interface shows a packet as it goes and as it comes.
+    (found,) = tasks(capture.read(path).packets, 5377)
+    assert found.label == "open"
+    assert before <= found.begin_ns <= found.end_ns <= after

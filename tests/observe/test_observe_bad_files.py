@@ -151,6 +151,17 @@ def test_a_clock_that_was_set_back_is_told(tmp_path, capsys):
     assert not capture.read(path).warnings
 
 
+def test_a_capture_of_too_few_bytes_does_not_pass_repeats_off_as_fresh(tmp_path, capsys):
+    path = tmp_path / "snapped.pcap"
+    updates = [(at_ns, kept[:24], size) for at_ns, kept, size in TASK if kept[9] == 6]
+    path.write_bytes(pcap([TASK[0], *updates]))
+    assert main(["observe", "desktop", "dut", str(path)]) == 0
+    said = f"of 2 packets of {path} TCP's header was not kept"
+    assert f"note: {said}" in capsys.readouterr().out.replace("\n", " ")
+    path.write_bytes(pcap(TASK))
+    assert not capture.read(path).warnings
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [
@@ -162,6 +173,7 @@ def test_a_clock_that_was_set_back_is_told(tmp_path, capsys):
         (pcap(TASK, link=195), "link type 195"),
         (pcap([raw(S, ip(bytes(900), 50))]), "a tunnel (ESP (IPsec)), in which markers cannot"),
         (pcap([(S, udp(b"weir-start")[:28], 38)]), "has not kept the data of its markers"),
+        (pcap([(S, udp(b"weir-start")[:24], 38)]), "has not kept the data of its markers"),
         (pcap([(S, b"\x41" + udp(b"weir-start")[1:], 38)]), "no whole IP header"),
         (section() + enhanced(1, tcp(1), whole(tcp(1))), "a packet of no interface"),
     ],

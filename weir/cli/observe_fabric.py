@@ -80,6 +80,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     _subsystems(analyse)
     plan = _command(commands, "plan", "the work's cluster, as ibnetdiscover would print it", _plan)
     plan.add_argument("--out", type=Path, metavar="FILE", help="where to (default: print it)")
+    plan.add_argument("--small", action="store_true", help="its kind in small: 25 switches")
 
 
 def _command(commands: Any, name: str, summary: str, action: Any) -> argparse.ArgumentParser:
@@ -491,7 +492,8 @@ def _analyse(args: argparse.Namespace) -> int:
 def _plan(args: argparse.Namespace) -> int:
     from weir.observe.infiniband import dump, plan
 
-    text = dump.text_of(plan.cluster(), ["A plan (000-spec 2.4), no fabric that was found"])
+    said = ["A plan (000-spec 2.4), no fabric that was found"]
+    text = dump.text_of(plan.cluster(plan.SMALL if args.small else plan.WORKS), said)
     if args.out is None:
         output.is_the_work()
         print(text, end="")

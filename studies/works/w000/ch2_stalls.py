@@ -148,8 +148,13 @@ def _of_mixes(outcome: Outcome, mixes: Sequence[Json], claims: Claims) -> Outcom
     counts = {claim: sum(one[claim] for one in found) for claim in found[0]}
     said = ", ".join(f"{claim} in {count}" for claim, count in counts.items())
     holds = min(counts.values()) > len(mixes) / 2
+    decides = (
+        "how long, how often and how fast hosts send the text leaves open, and it decides; ranges "
+        "and judgement were fixed before any result of these mixes, each of one round a port"
+    )
     return replace(
         outcome,
+        reason=outcome.reason if holds else f"{decides}; {outcome.reason}",
         ours=f"of {len(mixes)} mixes whose numbers were drawn: {said}; with numbers that were made "
         f"up: {outcome.ours}",
         verdict=Verdict.TREND_HOLDS if holds else Verdict.DIFFERS,

@@ -37,7 +37,7 @@ def scenario(
     shared_bps: int,
     phases: int,
     busy: tuple[int, int],
-    medium: Credits,
+    medium: Credits | None,
     host_bps: int = HOST_BPS,
     seed: int = 1,
 ) -> Scenario:
@@ -47,7 +47,7 @@ def scenario(
         shared_bps: what the link carries that the victim shares with one of the three.
         phases: how many of 20 ms the victim sends.
         busy: in which the three do, from the first to before the second.
-        medium: of every link.
+        medium: of every link; None for queues that drop what they have no room for.
         host_bps: what a host sends, and its link carries.
         seed: of the scenario.
     """

@@ -22,7 +22,16 @@ def test_the_demonstration_finds_the_victim_and_says_what_it_left_out(
     assert min(figures["victim_before_bps"], figures["victim_after_bps"]) > 7.9e9
     assert abs(figures["victim_port_waited_share"] - 1 / 3) < 0.01
     assert figures["sweep_s"] is None
+    assert figures["left_out"] == "not installed: ibsim-utils (Debian)"
     assert (tmp_path / "fabric.svg").read_text().startswith("<svg")
+
+
+def test_what_is_left_out_is_told_in_json_too(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(ibsim, "lacking", lambda: "not installed: ibsim-utils (Debian)")
+    assert main(["demo", "fabric", "--out", str(tmp_path), "--json"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    states = [line["state"] for line in lines if "part" in line]
+    assert states == ["done", "done", "left out: not installed: ibsim-utils (Debian)"]
 
 
 def test_what_does_not_show_its_point_does_not_hold():

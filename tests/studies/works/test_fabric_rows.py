@@ -5,8 +5,11 @@ import pytest
 
 from studies.works.row import Verdict
 from studies.works.w000 import ch1_run_times, ch2_fabric, ch2_stalls, ch2_victims
+from weir import Bytes, Time
+from weir.lab.scenario import Credits
 from weir.observe.infiniband import plan, statistics
 from weir.observe.infiniband.statistics import Tally
+from weir.sim.core import simulated
 
 ROWS = {row.id: row for row in ch2_stalls.ROWS}
 
@@ -143,6 +146,24 @@ def test_the_works_victim_has_its_max_min_fair_share_again():
     assert freed == pytest.approx(ch2_victims.fair(16e9)[0], rel=0.03)
     # The peer's port, too, is congested for a moment when the shared buffer empties.
     assert run["marked"] > 10 * run["marked_elsewhere"]
+
+
+@pytest.mark.parametrize("medium", [None, Credits(Bytes("64 KiB"))], ids=["drop-tail", "credits"])
+def test_where_queues_drop_nobody_is_a_victim(medium):
+    """The contrast of 000-spec 2.9: only where nothing may be lost does a stranger pay."""
+    made = ch2_victims.scenario(2 * ch2_victims.HOST_BPS, 3, (1, 2), medium)
+    result = simulated(made, Time.from_ns(3 * ch2_victims.PHASE_NS), trace=True)
+    (victim,) = [one for one in result["flows"] if one["to"] == "peer"]
+    dropped = {one["name"]: one["forward"]["dropped_queue"] for one in result["links"]}
+    lost = 1 - victim["received_packets"] / victim["sent_packets"]
+    if medium is None:
+        assert victim["lost_packets"] == 0
+        assert victim["goodput_bps"] == pytest.approx(8e9, rel=0.001)
+        assert dropped["s-disk"] > 1000
+    else:
+        # It has a third of 8 Gbit/s for a third of the time.
+        assert lost == pytest.approx(2 / 9, abs=0.01)
+        assert dropped["s-disk"] == dropped["r-s"] == 0
 
 
 @pytest.mark.parametrize("shared", [4e9, 8e9, 12e9, 16e9])

@@ -97,6 +97,7 @@ class Capture:
         short: packets whose IP header was not kept whole.
         back_ns: the furthest that the clock of an interface went back.
         late: packets that were left out: too many later ones stand before them.
+        headless: packets of TCP whose sequence number was not kept.
         first_ns: the earliest packet's time.
         last_ns: that of the latest.
     """
@@ -108,6 +109,7 @@ class Capture:
     short: int = 0
     back_ns: int = 0
     late: int = 0
+    headless: int = 0
     first_ns: int = 0
     last_ns: int = 0
     _bytes: int = 0
@@ -124,6 +126,7 @@ class Capture:
         elif one.at_ns < self.first_ns:
             self.first_ns = one.at_ns
         self._bytes += one.size
+        self.headless += one.protocol == TCP and one.sequence is None
         name = _tunnel_of(one)
         if name:
             self._wrapped[name] += one.size
@@ -135,7 +138,7 @@ class Capture:
 
     @property
     def warnings(self) -> list[str]:
-        """What is doubtful about its times, in words."""
+        """What is doubtful about its times, or cannot be told, in words."""
         found = []
         if self.back_ns > _BACK_NS:
             found.append(
@@ -146,6 +149,11 @@ class Capture:
             found.append(
                 f"{self.late} packets of {self.name} stand more than {_PLACES} places behind "
                 "their time and were left out: put it in order first (reordercap)"
+            )
+        if self.headless:
+            found.append(
+                f"of {self.headless} packets of {self.name} TCP's header was not kept: what was "
+                "sent again is not told apart; capture 96 bytes of each"
             )
         return found
 
@@ -534,7 +542,7 @@ def _with_ports(
     if protocol == TCP and len(kept) >= 13:
         (sequence,) = struct.unpack_from(">I", kept, 4)
         length = max(0, rest - (kept[12] >> 4) * 4)
-    elif protocol == UDP and len(kept) >= 8:
+    elif protocol == UDP and len(kept) >= 4:
         length = max(0, rest - 8)
         payload = kept[8 : 8 + min(length, PAYLOAD_KEPT)]
     return Packet(at_ns, size, *ends, protocol, ports, sequence, length, payload)

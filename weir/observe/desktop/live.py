@@ -20,9 +20,11 @@ SNAP_BYTES = 96
 _ALL = 0x0003
 _TIMES = 35  # SO_TIMESTAMPNS: Python has no name for it
 _BUFFER_BYTES = 8 << 20
+_OUTGOING = 4  # PACKET_OUTGOING
 _LOOK_S = 0.1
 _PIECE = 1 << 16
-_LINK = {1: 1, 772: 1, 65534: 101}
+_LOOPBACK = 772
+_LINK = {1: 1, _LOOPBACK: 1, 65534: 101}
 """Kind of link in a capture by the kernel's hardware type: Ethernet, loopback, TUN."""
 
 
@@ -104,12 +106,15 @@ def _copy(
                     return count
             try:
                 # The kernel says how long a packet was, however little of it is taken.
-                length, told, _, _ = tap.recvmsg_into([room], 64, socket.MSG_TRUNC)
+                length, told, _, where = tap.recvmsg_into([room], 64, socket.MSG_TRUNC)
             except TimeoutError:
                 continue
             except OSError as error:
                 said = f"{error.strerror}; {count} packets were captured before, and are kept"
                 raise Unavailable(f"interface {interface}: {said}") from None
+            # The loopback interface shows each packet as it goes and as it comes.
+            if where[2] == _OUTGOING and where[3] == _LOOPBACK:
+                continue
             kept = room[: min(length, SNAP_BYTES)]
             stamp = next((value for _, kind, value in told if kind == _TIMES), None)
             seconds, nanoseconds = (
