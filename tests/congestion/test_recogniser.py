@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from studies.training import beyond, grid, out_of_distribution, perceptrons
+from studies.training import beyond, grid, out_of_distribution, perceptrons, train_kinds
 from studies.training import train as training
 from studies.training.assess import Answers, calibration_error, probings
 from studies.training.examples import cut, misread, side, stretched
@@ -437,6 +437,8 @@ def small(monkeypatch):
     monkeypatch.setattr(training, "STRIDES_S", {5: 5.0})
     monkeypatch.setattr(training, "MEMBERS", 1)
     monkeypatch.setattr(perceptrons, "EPOCHS", 3)
+    monkeypatch.setattr(train_kinds, "DRAWS", 1)
+    monkeypatch.setattr(train_kinds, "MEMBERS", 1)
     asked = []
 
     def made(count, seed, folder, progress, ranges):
