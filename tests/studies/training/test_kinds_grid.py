@@ -62,12 +62,13 @@ def test_what_was_simulated_is_kept_and_a_larger_grid_begins_with_it(tmp_path, m
 
 
 @pytest.mark.parametrize("control", ["cubic", "reno"])
-def test_losses_leave_streams_the_share_that_was_asked_for(control):
+@pytest.mark.parametrize("there", [PATH, NetworkPath(200_000_000, 100_000_000, 10**6)])
+def test_losses_leave_streams_the_share_that_was_asked_for(control, there):
     """By the response function of the decision, which was written for another end."""
-    loss = loss_for(0.5, control, PATH, 2)
-    many = 10**9
-    path = PathState("room", 0.04, 0.0, None, 1500, many, round(loss * many), round(loss * many))
-    assert reach_bps(control, path, 2) == pytest.approx(0.5 * PATH.rate_bps, rel=0.02)
+    loss = loss_for(0.5, control, there, 2)
+    lost, many = round(loss * 10**9), 10**9
+    path = PathState("room", there.rtt_ns / 1e9, 0.0, None, 1500, many, lost, lost)
+    assert reach_bps(control, path, 2) == pytest.approx(0.5 * there.rate_bps, rel=0.02)
 
 
 def test_a_stream_that_losses_hold_back_leaves_the_queue_empty_and_loses_packets():
