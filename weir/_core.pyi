@@ -265,6 +265,7 @@ class Relay:
         heard_within_s: int | None = None,
         each_at_most: int | None = None,
         at_most: int | None = None,
+        literal: bool = False,
     ) -> Relay:
         """The end towards clients; no server: each client's own, by TPROXY.
 
@@ -272,7 +273,8 @@ class Relay:
 
         `told`: the split end tells what servers acknowledge. `held`: so it does, and clients are
         acknowledged nothing else: by the filter with these maps (their descriptors), and these
-        marks, of connections and of what releases (`weir.relay.hold`).
+        marks, of connections and of what releases (`weir.relay.hold`). With `literal` all clients
+        together are acknowledged what all servers together have, in the order of what was joined.
 
         `gone_after_s`: after so many seconds a client that is silent, and is not there when it is
         asked, is given up (100 where nothing is said); so it is with the other kinds of relays.

@@ -61,7 +61,7 @@ def carry_out(kills: int, seed: int, linked: str | None) -> Found:
     Args:
         kills: how many.
         seed: of who is killed, when, and of what is sent.
-        linked: "strict", "told" or None.
+        linked: "strict", "literal", "told" or None.
     """
     chance, found = random.Random(seed), Found()
     with _Programs(linked) as programs:
@@ -222,9 +222,11 @@ class _Programs:
 
     def _join(self, pipe: int) -> None:
         with contextlib.ExitStack() as stack:
-            held = stack.enter_context(hold.held(_JOIN)) if self._linked == "strict" else None
+            is_held = self._linked in ("literal", "strict")
+            held = stack.enter_context(hold.held(_JOIN)) if is_held else None
             ends = (f"{HERE}:{_JOIN}", f"{HERE}:{_SPLIT}", f"{HERE}:{_SERVER}")
-            relay = Relay.join(*ends, [], "cubic", told=self._linked == "told", held=held)
+            told, literal = self._linked == "told", self._linked == "literal"
+            relay = Relay.join(*ends, [], "cubic", told=told, held=held, literal=literal)
             os.write(pipe, b"\n")
             while os.read(pipe, 2):
                 # Those of the round before have ended, and the next ones can come.
@@ -291,7 +293,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--kills", type=int, default=1_000, metavar="N")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--linked-ack", choices=("told", "strict"))
+    parser.add_argument("--linked-ack", choices=("told", "literal", "strict"))
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args(arguments)
     if not args.inside:

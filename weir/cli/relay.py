@@ -3,6 +3,8 @@
 import argparse
 import contextlib
 import json
+import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,10 @@ from weir.format import size
 from weir.listener import port_of
 from weir.printable import printable
 from weir.relay import GONE_AFTER_S, HEARD_WITHIN_S, Relay, allowed, control, hold, weights
+from weir.relay.signs import Signs
 
 _LOOK_S = 0.2
+_ANSWER_S = 1.9  # after 2 s a relay says what it has said before (weir-relay, control.rs)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -32,9 +36,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     join.add_argument(
         "--linked-ack",
-        choices=("told", "strict"),
+        choices=("told", "literal", "strict"),
         help="strict: clients are acknowledged what servers have acknowledged, and nothing else; "
-        "told: `weir relay status` says how much that is",
+        "literal: all together, one for the other; told: `weir relay status` says how much it is",
     )
     _announced(join)
     _heard_within(join)
@@ -160,7 +164,7 @@ def _join(args: argparse.Namespace) -> int:
         raise BadInput("--server and --announced: a client that is announced has its own server")
     _check_announced(args)
     ends = (args.listen, args.split, args.server, wanted, args.cca)
-    if args.linked_ack != "strict":
+    if args.linked_ack not in ("literal", "strict"):
         return _serve(args, lambda: _joined(args, ends, None))
     with hold.held(_port(args.listen)) as held:
         return _serve(args, lambda: _joined(args, ends, held))
@@ -173,7 +177,8 @@ def _joined(
 ) -> Relay:
     is_told = args.linked_ack is not None
     asked = (is_told, held, args.announced, args.gone_after, args.heard_within)
-    return Relay.join(*ends, *asked, args.each_at_most, args.at_most)
+    bounds = (args.each_at_most, args.at_most)
+    return Relay.join(*ends, *asked, *bounds, args.linked_ack == "literal")
 
 
 def _check_announced(args: argparse.Namespace) -> None:
@@ -205,6 +210,7 @@ def _proxy(args: argparse.Namespace) -> int:
 
 def _serve(args: argparse.Namespace, start: Any) -> int:
     descriptors.raise_limit()  # Each connection takes one or two.
+    signs = Signs(os.environ)
     with signals.awaited(), contextlib.ExitStack() as stack:
         relay: Relay = start()
         if args.control is not None:
@@ -214,11 +220,19 @@ def _serve(args: argparse.Namespace, start: Any) -> int:
             print(json.dumps({"event": "listening", "host": host, "port": port}), flush=True)
         else:
             print(f"listening on {f'[{host}]' if ':' in host else host}:{port}", flush=True)
+        signs.ready()
         while not relay.is_over() and not signals.came_within(_LOOK_S):
-            pass
+            signs.running(lambda: _answers(relay))
         if (reason := relay.stop()) is not None:
             raise Unavailable(reason)
     return 0
+
+
+def _answers(relay: Relay) -> bool:
+    """Whether its threads do what they are asked to."""
+    begun_s = time.monotonic()
+    relay.status()
+    return time.monotonic() < begun_s + _ANSWER_S
 
 
 def _status(args: argparse.Namespace) -> int:

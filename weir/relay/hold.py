@@ -85,7 +85,7 @@ def held(port: int) -> Iterator[tuple[int, int, int, int]]:
                 bpf.bpf_map__fd(_found(bpf, loaded, "map", name)) for name in ("passing", "kept")
             )
         except Unsupported as error:
-            raise Unsupported(f"--linked-ack strict is not to be had here: {error}") from None
+            raise Unsupported(f"acknowledgements cannot be held here: {error}") from None
         yield passing, kept, *marks
 
 

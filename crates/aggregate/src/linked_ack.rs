@@ -98,6 +98,87 @@ impl Linked {
     }
 }
 
+/// The rule as the work prints it ([`Release::Literal`]), where the split end tells of each flow by
+/// itself: what all servers together have acknowledged is acknowledged of what was joined, in the
+/// order in which that went into the aggregate, whoever sent it. Headers are left out on both
+/// sides; the end of a flow counts as one byte, as in [`Linked`].
+#[derive(Debug, Default)]
+pub struct Pooled {
+    /// What was sent and no client was acknowledged, by the flow that it is of.
+    sent: VecDeque<(Uid, u64, u64)>,
+    flows: HashMap<Uid, OfPool>,
+    /// Tells flows apart that have the same UID, one after the other.
+    begun: u64,
+}
+
+/// A flow in a pool.
+#[derive(Debug)]
+struct OfPool {
+    number: u64,
+    /// What its server has not acknowledged of what was sent.
+    open: u64,
+    released: u64,
+}
+
+impl Pooled {
+    /// A flow begins.
+    pub fn begin(&mut self, uid: Uid) {
+        self.begun += 1;
+        self.flows.insert(uid, OfPool { number: self.begun, open: 0, released: 0 });
+    }
+
+    /// So much more of a flow went into the aggregate.
+    pub fn sent(&mut self, uid: Uid, bytes: u64) {
+        let Some(flow) = self.flows.get_mut(&uid).filter(|_| bytes > 0) else { return };
+        flow.open += bytes;
+        self.sent.push_back((uid, flow.number, bytes));
+    }
+
+    /// The server of a flow has acknowledged so much more; the flows of which more may be
+    /// acknowledged to their clients than before.
+    pub fn acknowledged(&mut self, uid: Uid, bytes: u64) -> Vec<Uid> {
+        if let Some(flow) = self.flows.get_mut(&uid) {
+            flow.open = flow.open.saturating_sub(bytes);
+        }
+        self.credit(bytes)
+    }
+
+    /// A flow is over: nobody waits for what its server has not acknowledged, which would be
+    /// missing for ever. The same flows as of [`Pooled::acknowledged`].
+    pub fn end(&mut self, uid: Uid) -> Vec<Uid> {
+        let open = self.flows.remove(&uid).map_or(0, |flow| flow.open);
+        self.credit(open)
+    }
+
+    /// What may be acknowledged to the client of a flow.
+    pub fn released(&self, uid: Uid) -> u64 {
+        self.flows.get(&uid).map_or(0, |flow| flow.released)
+    }
+
+    /// Whether all that was sent was acknowledged.
+    pub fn is_at_rest(&self) -> bool {
+        self.sent.is_empty() && self.flows.values().all(|flow| flow.open == 0)
+    }
+
+    fn credit(&mut self, bytes: u64) -> Vec<Uid> {
+        let (mut left, mut credited) = (bytes, Vec::new());
+        while let Some((uid, number, of_it)) = self.sent.front_mut().filter(|_| left > 0) {
+            let part = left.min(*of_it);
+            (left, *of_it) = (left - part, *of_it - part);
+            if let Some(flow) = self.flows.get_mut(uid).filter(|flow| flow.number == *number) {
+                flow.released += part;
+                credited.push(*uid);
+            }
+            if *of_it == 0 {
+                self.sent.pop_front();
+            }
+        }
+        credited.sort_unstable();
+        credited.dedup();
+        credited
+    }
+}
+
 /// One flow as the split end sees it; offsets count its data.
 #[derive(Debug, Default)]
 struct Delivered {

@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use proptest::prelude::*;
-use weir_aggregate::linked_ack::{Held, JoinLedger, Linked, Release, SplitLedger, increase};
+use weir_aggregate::linked_ack::{
+    Held, JoinLedger, Linked, Pooled, Release, SplitLedger, increase,
+};
 
 const BOTH: [Release; 2] = [Release::Literal, Release::Strict];
 
@@ -145,6 +147,41 @@ fn what_is_acknowledged_out_of_order_takes_nothing_back_and_never_more_than_was_
     assert_eq!(linked.released(), 1_001);
 }
 
+#[test]
+fn a_pool_does_what_the_second_trace_does_literally() {
+    let mut pool = Pooled::default();
+    for uid in [1, 2] {
+        pool.begin(uid);
+        pool.sent(uid, 1_000);
+    }
+    assert_eq!(pool.acknowledged(2, 1_000), [1]);
+    assert_eq!((pool.released(1), pool.released(2)), (1_000, 0));
+    assert_eq!(pool.acknowledged(1, 1_000), [2]);
+    assert_eq!((pool.released(1), pool.released(2)), (1_000, 1_000));
+    assert!(pool.is_at_rest());
+}
+
+#[test]
+fn who_is_gone_from_a_pool_owes_nobody_and_the_next_with_its_number_begins_anew() {
+    let mut pool = Pooled::default();
+    pool.begin(1);
+    pool.begin(2);
+    pool.sent(1, 700);
+    pool.sent(2, 500);
+    pool.sent(1, 300);
+    // Its 300 bytes behind are nobody's; what it owes lets the other one's go.
+    assert_eq!(pool.end(1), [2]);
+    pool.begin(1);
+    pool.sent(1, 50);
+    assert_eq!(pool.released(1), 0);
+    assert_eq!(pool.acknowledged(2, 500), [2]);
+    assert_eq!((pool.released(2), pool.released(1)), (500, 0));
+    assert!(!pool.is_at_rest());
+    assert_eq!(pool.acknowledged(1, 50), [1]);
+    assert_eq!(pool.released(1), 50);
+    assert!(pool.is_at_rest());
+}
+
 /// What happens next: a frame of a flow, or its server acknowledges a part of what it has.
 #[derive(Clone, Copy, Debug)]
 enum Step {
@@ -200,6 +237,51 @@ proptest! {
                 ends.acknowledge(*uid, open);
             }
             ends.assert_at_rest();
+        }
+    }
+}
+
+proptest! {
+    /// Together no more than all servers have; nobody more than he has sent; nothing is left.
+    #[test]
+    fn a_pool_gives_out_what_came_in(steps in steps(), gone in 1..5_u16, at in 0..200_usize) {
+        let mut pool = Pooled::default();
+        let mut sent: HashMap<u16, u64> = (1..5).map(|uid| (uid, 0)).collect();
+        let mut acknowledged = sent.clone();
+        (1..5).for_each(|uid| pool.begin(uid));
+        let mut paid = 0;
+        for (number, step) in steps.iter().enumerate() {
+            match *step {
+                Step::Frame(uid, data) => {
+                    pool.sent(uid, data.into());
+                    *sent.get_mut(&uid).expect("it has begun") += u64::from(data);
+                }
+                Step::Acknowledge(uid, most) => {
+                    let part = (sent[&uid] - acknowledged[&uid]).min(most.into());
+                    pool.acknowledged(uid, part);
+                    *acknowledged.get_mut(&uid).expect("it has begun") += part;
+                    paid += part;
+                }
+            }
+            if number == at {
+                pool.end(gone);
+                paid += sent[&gone] - acknowledged[&gone];
+                pool.begin(gone);
+                sent.insert(gone, 0);
+                acknowledged.insert(gone, 0);
+            }
+            let released: u64 = sent.keys().map(|uid| pool.released(*uid)).sum();
+            prop_assert!(released <= paid);
+            for (uid, sent) in &sent {
+                prop_assert!(pool.released(*uid) <= *sent);
+            }
+        }
+        for (uid, sent) in &sent {
+            pool.acknowledged(*uid, sent - acknowledged[uid]);
+        }
+        prop_assert!(pool.is_at_rest());
+        for (uid, sent) in &sent {
+            prop_assert_eq!(pool.released(*uid), *sent);
         }
     }
 }

@@ -32,7 +32,8 @@ impl Relay {
     #[staticmethod]
     #[pyo3(signature = (
         listen, split, server, weights, congestion, told=false, held=None, announced=false,
-        gone_after_s=None, heard_within_s=None, each_at_most=None, at_most=None
+        gone_after_s=None, heard_within_s=None, each_at_most=None, at_most=None,
+        literal=false
     ))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn join(
@@ -48,11 +49,13 @@ impl Relay {
         heard_within_s: Option<u32>,
         each_at_most: Option<u16>,
         at_most: Option<u16>,
+        literal: bool,
     ) -> PyResult<Self> {
         let announced = announced.then(Announced::default);
         let linked_ack = match held {
             Some((passing, kept, mark, releasing)) => {
-                LinkedAck::Strict(Filter { passing, kept, mark, releasing })
+                let filter = Filter { passing, kept, mark, releasing };
+                if literal { LinkedAck::Literal(filter) } else { LinkedAck::Strict(filter) }
             }
             None if told => LinkedAck::Told,
             None => LinkedAck::Off,

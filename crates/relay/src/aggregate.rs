@@ -20,6 +20,7 @@ use weir_aggregate::frame::{
     DATA_MAX, Decoder, HEADER_BYTES, LONG_DATA_MAX, LONG_HEADER_BYTES, Piece, Uid, header,
     long_header,
 };
+use weir_aggregate::linked_ack::Pooled;
 use weir_aggregate::message::{Message, Reason, VERSION};
 use weir_aggregate::pulse::Pulse;
 use weir_aggregate::turns::Turns;
@@ -74,6 +75,8 @@ pub(crate) struct Shared {
     pub(crate) status: Status,
     /// What the other end wants to be told of; none if it has not asked.
     pub(crate) telling: Option<Telling>,
+    /// Whose acknowledgements others' servers pay for, where they do.
+    pub(crate) pooled: Option<Pooled>,
     /// Flows for which something came out of the aggregate that was not handed on yet.
     news: Vec<Uid>,
     pub(crate) pipes: Pipes,
@@ -125,6 +128,7 @@ impl Shared {
             turns: Turns::default(),
             status: Status { is_connected: true, ..status },
             telling: None,
+            pooled: None,
             news: Vec::new(),
             pipes: Pipes::default(),
             asked: VecDeque::new(),
@@ -168,6 +172,9 @@ impl Shared {
         socket::reset(&flow.socket);
         self.asked.extend(flow.connecting.map(|since| (since, uid)));
         self.turns.add(uid, flow.weight);
+        if let Some(pooled) = &mut self.pooled {
+            pooled.begin(uid);
+        }
         self.flows.insert(uid, flow);
         Ok(())
     }
@@ -230,6 +237,7 @@ impl Shared {
                 let head = if flow.is_bulk { LONG_HEADER_BYTES } else { HEADER_BYTES };
                 flow.is_bulk = flow.can_splice && count >= BULK.min(most);
                 flow.outgoing.send(count as u64);
+                note_sent(&mut self.pooled, uid, count as u64);
                 self.status.bytes_sent += count as u64;
                 self.turns.sent(head + count);
             }
@@ -237,6 +245,7 @@ impl Shared {
             Got::End => {
                 self.out.extend_from_slice(&header(uid, 0));
                 flow.is_read = true;
+                note_sent(&mut self.pooled, uid, 1);
                 self.turns.sleep();
                 self.end_if_over(end, uid);
             }
@@ -661,6 +670,12 @@ impl Shared {
         }
         self.status.is_connected = false;
         self.status
+    }
+}
+
+fn note_sent(pooled: &mut Option<Pooled>, uid: Uid, bytes: u64) {
+    if let Some(pooled) = pooled {
+        pooled.sent(uid, bytes);
     }
 }
 

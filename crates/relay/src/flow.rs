@@ -33,6 +33,8 @@ pub(crate) struct Flow {
     side: Side,
     /// What of the client's data its server has acknowledged; none where nobody asks.
     pub(crate) linked: Option<Linked>,
+    /// What its client may be acknowledged, where that is another thing.
+    pub(crate) pooled: Option<u64>,
     /// The split end is asking the kernel for more of it.
     pub(crate) is_watched: bool,
     /// What has come out of the aggregate since that was last handed on, in bytes.
@@ -66,6 +68,7 @@ impl Flow {
             incoming: Incoming::default(),
             side,
             linked: None,
+            pooled: None,
             is_watched: false,
             gathered: 0,
             is_bulk: false,
@@ -153,9 +156,15 @@ impl Flow {
     }
 
     /// Whether the server has still to acknowledge something of what was handed to it, or of what
-    /// the client is known to have sent, as far as this end knows.
+    /// the client is known to have sent, as far as this end knows; or whether the client has.
     pub(crate) fn is_owed(&self) -> bool {
-        self.linked.is_some_and(|linked| linked.released() < self.sent_by_client())
+        let sent = self.sent_by_client();
+        self.linked.is_some_and(|linked| linked.released() < sent || self.to_client() < sent)
+    }
+
+    /// What may be acknowledged to the client.
+    pub(crate) fn to_client(&self) -> u64 {
+        self.pooled.unwrap_or_else(|| self.linked.map_or(0, |linked| linked.released()))
     }
 
     /// What the client has sent and this end has passed on; the end counts as one byte more.

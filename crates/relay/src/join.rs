@@ -21,7 +21,7 @@ use crate::settings::{JoinSettings, LinkedAck, Network, Weights};
 use crate::socket;
 use crate::status::Status;
 use weir_aggregate::frame::{Uid, UidPool};
-use weir_aggregate::linked_ack::Linked;
+use weir_aggregate::linked_ack::{Linked, Pooled};
 use weir_aggregate::message::{Message, Reason};
 
 /// The key of the listening socket's events.
@@ -60,7 +60,7 @@ impl Join {
     pub fn start(settings: JoinSettings) -> Result<Self, RelayError> {
         socket::check_congestion(settings.congestion.as_deref())?;
         let hold = match settings.linked_ack {
-            LinkedAck::Strict(filter) => Some(Hold::new(filter)?),
+            LinkedAck::Strict(filter) | LinkedAck::Literal(filter) => Some(Hold::new(filter)?),
             LinkedAck::Off | LinkedAck::Told => None,
         };
         let is_transparent = settings.server.is_none() && settings.announced.is_none();
@@ -297,6 +297,8 @@ impl<'a> Clients<'a> {
         if is_linked {
             shared.tell(Message::TellAcknowledged);
         }
+        let is_pooled = matches!(runner.settings.linked_ack, LinkedAck::Literal(_));
+        shared.pooled = is_pooled.then(Pooled::default);
         let (uids, lives, untold) = (UidPool::default(), HashMap::new(), Vec::new());
         let counts = HashMap::new();
         if let Some(announced) = &runner.settings.announced {
@@ -370,6 +372,7 @@ impl<'a> Clients<'a> {
             let mut flow = Flow::new(client, from, weight, Side::Client);
             let is_linked = self.runner.settings.linked_ack != LinkedAck::Off;
             flow.linked = is_linked.then(Linked::default);
+            flow.pooled = shared.pooled.is_some().then_some(0);
             flow.is_held = self.runner.hold.is_some();
             shared.add(uid, flow)?;
             self.turn_gate(shared);
@@ -453,12 +456,33 @@ impl<'a> Clients<'a> {
         let Some(flow) = shared.flows.get_mut(&uid) else { return self.stray(uid) };
         let sent = flow.sent_by_client();
         let Some(linked) = &mut flow.linked else { return Err(foreign(uid)) };
-        if linked.acknowledge(until, sent)? && self.release(flow).is_err() {
-            self.untold.push(uid);
-        } else {
+        let before = linked.released();
+        let is_more = linked.acknowledge(until, sent)?;
+        let more = linked.released() - before;
+        let Some(pooled) = &mut shared.pooled else {
+            if is_more {
+                self.release_or_note(shared, uid);
+            } else {
+                self.released(shared, uid);
+            }
+            return Ok(());
+        };
+        let credited = pooled.acknowledged(uid, more);
+        for of_another in &credited {
+            self.release_or_note(shared, *of_another);
+        }
+        if !credited.contains(&uid) {
             self.released(shared, uid);
         }
         Ok(())
+    }
+
+    /// Tells a client what is released; or again later, where the kernel would not.
+    fn release_or_note(&mut self, shared: &mut Shared, uid: Uid) {
+        match self.release(shared, uid) {
+            Ok(()) => self.released(shared, uid),
+            Err(_) => self.untold.push(uid),
+        }
     }
 
     /// The kernel knows what is released: an end that was to come after it may go.
@@ -471,19 +495,19 @@ impl<'a> Clients<'a> {
     }
 
     /// Tells a client what is released, where the kernel's own acknowledgements are held.
-    fn release(&self, flow: &Flow) -> io::Result<()> {
-        let (Some(hold), Some(linked)) = (&self.runner.hold, &flow.linked) else { return Ok(()) };
-        hold.release(local(&flow.socket)?, flow.client, linked.released())
+    fn release(&self, shared: &mut Shared, uid: Uid) -> io::Result<()> {
+        let Some(flow) = shared.flows.get_mut(&uid) else { return Ok(()) };
+        if let Some(pooled) = &shared.pooled {
+            flow.pooled = Some(pooled.released(uid));
+        }
+        let Some(hold) = &self.runner.hold else { return Ok(()) };
+        hold.release(local(&flow.socket)?, flow.client, flow.to_client())
     }
 
     /// Tells clients again whom the kernel would not tell.
     fn release_again(&mut self, shared: &mut Shared) {
         for uid in std::mem::take(&mut self.untold) {
-            match shared.flows.get(&uid).map(|flow| self.release(flow)) {
-                Some(Err(_)) => self.untold.push(uid),
-                Some(Ok(())) => self.released(shared, uid),
-                None => {}
-            }
+            self.release_or_note(shared, uid);
         }
     }
 
@@ -536,8 +560,10 @@ impl End for Clients<'_> {
         if self.lives.contains_key(&uid) { Ok(()) } else { Err(foreign(uid)) }
     }
 
-    fn gone(&mut self, _: &mut Shared, uid: Uid, _: Gone) {
+    fn gone(&mut self, shared: &mut Shared, uid: Uid, _: Gone) {
         self.let_go(uid);
+        // They are told when it is time: telling may end one of them.
+        self.untold.extend(shared.pooled.iter_mut().flat_map(|pooled| pooled.end(uid)));
         // Whoever is gone was there.
         let _ = self.note(uid, |life| life.is_gone_here = true);
     }

@@ -108,6 +108,9 @@ pub enum LinkedAck {
     /// That the server's kernel has them: the kernel's own acknowledgements to clients are held
     /// back by this filter.
     Strict(Filter),
+    /// As the work prints it: that all servers' kernels together have as much as all clients were
+    /// acknowledged, which are held back likewise.
+    Literal(Filter),
 }
 
 /// What the end that accepts clients is told.
