@@ -6,7 +6,7 @@ from unittest import mock
 
 import httpx
 import pytest
-from calendar_lab import headers, request, wait_for
+from calendar_lab import headers, patient_client, request, wait_for
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -243,6 +243,47 @@ def test_listing_pages_through_everything_once(api):
 )
 def test_a_wrong_address_is_a_problem_too(shared, path, status):
     problem(shared.get(path), status)
+
+
+@pytest.mark.parametrize("path", ["/v1/transfers/", "/v1/transfers/..%2f", "/v1/network/"])
+def test_nobody_is_sent_elsewhere(shared, path):
+    """The address of a redirection was whatever the request said of its own."""
+    answer = shared.get(path, headers={"Host": "elsewhere.example"})
+    problem(answer, 404)
+    assert "location" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/transfers", '{"size_bytes": 5, "size_bytes": 7}'),
+        ("/v1/transfers", '{"size_bytes": 5, "size\\u005fbytes": 5}'),
+        ("/v1/prechecks", '{"size_bytes": 5, "size_bytes": 7}'),
+        ("/v1/series", '{"occurrences": [{"deadline": "a", "deadline": "b"}]}'),
+        ("/v1/agents/dtn1/reports", '{"transfers": [], "transfers": []}'),
+    ],
+)
+def test_what_is_said_twice_is_not_taken_as_either(shared, tokens, path, body):
+    """Whoever looks at it on its way may see the other one."""
+    role = "agent" if "agents" in path else "submit"
+    told = headers(tokens[role], **{"Content-Type": "application/json"})
+    said = problem(shared.post(path, content=body, headers=told), 400)["detail"]
+    assert "stands twice" in said
+
+
+def test_of_two_tokens_or_keys_neither_counts(shared, tokens):
+    both = [("Authorization", f"Bearer {tokens[x]}") for x in ("read", "admin")]
+    for order in (both, both[::-1]):
+        with patient_client(shared.base_url) as client:
+            problem(client.get("/v1/transfers", headers=order), 401)
+    keys = [
+        *headers(tokens["submit"]).items(),
+        ("Idempotency-Key", "k1"),
+        ("Idempotency-Key", "k2"),
+    ]
+    with patient_client(shared.base_url) as client:
+        answer = client.post("/v1/transfers", json=request(), headers=keys)
+    problem(answer, 422, "Idempotency-Key")
 
 
 def test_a_wrong_event_number_is_refused(shared, tokens):

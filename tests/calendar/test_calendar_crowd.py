@@ -1,9 +1,11 @@
 """Many connections that ask slowly or not at all: whoever asks properly is served."""
 
 import contextlib
+import json
 import resource
 import socket
 import subprocess
+from pathlib import Path
 
 import httpx
 from calendar_lab import CalendarProcess, headers, request
@@ -127,6 +129,51 @@ def test_three_thousand_half_requests_at_1024_descriptors_do_not_stop_the_servic
             assert answer.status_code == 201
     log = (tmp_path / "calendar.log").read_text()
     assert "Traceback" not in log and log.count("\n") < 20
+
+
+HEAD = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
+CHUNKED = b"POST /healthz HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+ENDLESS = {
+    "headers": (HEAD, b"a: b\r\n" * 10_000),
+    "a value": (HEAD + b"X: ", b"y" * 60_000),
+    "a name": (HEAD, b"y" * 60_000),
+    "an address": (b"GET /", b"y" * 60_000),
+    "trailers": (CHUNKED + b"1\r\nx\r\n0\r\n", b"a: b\r\n" * 10_000),
+    "an extension": (CHUNKED + b"1;", b"y" * 60_000),
+}
+
+
+def test_what_has_no_end_is_cut_off_before_it_fills_the_memory(tmp_path):
+    """48 MB of headers took 1 GB, and anybody who could connect could send them."""
+    process = CalendarProcess(tmp_path).start()
+    status = Path(f"/proc/{process.process.pid}/status")
+
+    def resident_mb():
+        [line] = [x for x in status.read_text().splitlines() if x.startswith("VmRSS")]
+        return int(line.split()[1]) / 1024
+
+    with contextlib.ExitStack() as stack:
+        stack.callback(process.stop)
+        before_mb = resident_mb()
+        for what, (begin, piece) in ENDLESS.items():
+            one = stack.enter_context(socket.create_connection(("127.0.0.1", process.port)))
+            one.settimeout(PATIENCE_S)
+            one.sendall(begin)
+            sent = 0
+            with contextlib.suppress(ConnectionError):
+                while sent < 40_000_000:
+                    sent += one.send(piece)
+            assert sent < 40_000_000, what
+        assert resident_mb() - before_mb < 60
+        # Heads of 50 kB are none of these, nor are bodies in very many pieces.
+        long = headers(process.token, **{"X-Long": "y" * 50_000})
+        client = stack.enter_context(httpx.Client(base_url=process.url, timeout=PATIENCE_S))
+        for _ in range(3):
+            assert client.get("/v1/transfers", headers=long).status_code == 200
+        body = json.dumps(request()).encode() + b" " * 100_000
+        pieces = (body[at : at + 1] for at in range(len(body)))
+        told = headers(process.token, **{"Content-Type": "application/json"})
+        assert client.post("/v1/transfers", content=pieces, headers=told).status_code == 201
 
 
 def test_a_service_takes_as_many_descriptors_as_it_may_have(tmp_path):

@@ -224,3 +224,24 @@ def test_the_command_says_it_too(serve, disk, tmp_path):
     done = weir("send", path, place, "--insecure", "--retry", "0 s")
     assert done.returncode == 5 and "beyond the 120 MB kept free for others" in done.stderr
     assert Path(disk / "f").exists() is False
+
+
+@pytest.mark.parametrize("way", ["send", "get"])
+def test_a_disk_that_is_full_of_files_is_the_reason_at_either_end(serve, tmp_path, way):
+    """A get said that the connection broke, with the exit code of a peer that is away."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    for number in range(9):
+        (here / str(number)).write_text("x")
+    there.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64m,nr_inodes=4", "weir-test", there]
+    subprocess.run(mount, check=True)
+    try:
+        served = ("--root", there, "--reserve", "0 B") if way == "send" else ("--root", here)
+        server = serve(*served, "--insecure")
+        ends = (f"{here}/", f"{server.listen}/") if way == "send" else (f"{server.listen}/", there)
+        done = weir(way, *ends, "--insecure", "--retry", "1 s")
+    finally:
+        subprocess.run(["umount", "-l", there], check=True)
+    assert done.returncode == 5, done.stderr
+    assert "No space left" in done.stderr.splitlines()[-1]

@@ -19,6 +19,7 @@ from weir.calendar.planning import terms
 from weir.calendar.problem import MEDIA_TYPE, Problem, invalid, not_found, unavailable
 from weir.calendar.records import ACTIVE, FINISHED, STATES, Submission, Transfer
 from weir.calendar.rest.auth import AuthMiddleware
+from weir.calendar.rest.bodies import Route
 from weir.calendar.rest.quick import TRANSFERS, Endpoints, QuickRoutes
 from weir.calendar.rest.tokens import Identity, TokenFile
 from weir.calendar.service.events import KEEPALIVE_S, Dropped
@@ -56,7 +57,7 @@ PAGE_MAX = 1_000
 _MAY = {"elephants": "tell of elephants"}
 _STATES = {"active": ACTIVE, "finished": FINISHED, "all": STATES} | {x: (x,) for x in STATES}
 
-router = APIRouter()
+router = APIRouter(route_class=Route)
 
 
 def create_app(service: Service, tokens: TokenFile) -> FastAPI:
@@ -73,6 +74,8 @@ def create_app(service: Service, tokens: TokenFile) -> FastAPI:
         version=__version__,
         description="Transfers with deadlines: admitted or refused at once, and on time.",
         lifespan=life,
+        # The address of a redirection would be what the request says that it is.
+        redirect_slashes=False,
         docs_url=None,
         redoc_url=None,
         responses={"4XX": {"model": ProblemView}, "503": {"model": ProblemView}},
@@ -89,6 +92,17 @@ def create_app(service: Service, tokens: TokenFile) -> FastAPI:
     app.add_exception_handler(HTTPException, _on_http)
     app.add_middleware(AuthMiddleware, tokens=tokens)
     return app
+
+
+async def _key(
+    request: Request,
+    idempotency_key: Annotated[
+        str | None, Header(min_length=1, max_length=255, pattern=r"^[\x21-\x7e]+$")
+    ] = None,
+) -> str | None:
+    if len(request.headers.getlist("idempotency-key")) > 1:
+        raise invalid("Idempotency-Key", "two keys were given: which is meant?")
+    return idempotency_key
 
 
 async def _service(request: Request) -> Service:
@@ -116,7 +130,7 @@ Submitter = Annotated[Identity, Depends(_allowed("submit"))]
 Teller = Annotated[Identity, Depends(_allowed("elephants"))]
 Admin = Annotated[Identity, Depends(_allowed("admin"))]
 AgentIdentity = Annotated[Identity, Depends(_allowed("agent"))]
-Key = Annotated[str | None, Header(min_length=1, max_length=255, pattern=r"^[\x21-\x7e]+$")]
+Key = Annotated[str | None, Depends(_key)]
 
 
 @router.post(

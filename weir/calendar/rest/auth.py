@@ -42,7 +42,9 @@ def identity_of(scope: Scope, tokens: TokenFile) -> Identity:
     Raises:
         Problem: 401, it carries no token that is known; 503, the tokens cannot be read.
     """
-    header = dict(scope["headers"]).get(b"authorization", b"").decode("latin-1")
+    headers = [value for name, value in scope["headers"] if name == b"authorization"]
+    # A proxy may have looked at the other one.
+    header = headers[0].decode("latin-1") if len(headers) == 1 else ""
     scheme, _, token = header.partition(" ")
     try:
         identity = tokens.find(token.strip()) if scheme.lower() == "bearer" else None

@@ -5,6 +5,9 @@ while a body is on its way. Waiting may last `REQUEST_S`, and where too many wai
 many connections at all, those that have waited longest are cut off. Honest clients ask at once, so
 however many strangers come, it is the strangers who make way for them.
 
+What comes of a request before its body, or behind it, is bounded: kept as it comes, a head without
+end would fill the memory, by whoever can connect.
+
 One address has half of all connections at most, so that whoever fills them, asking or reading
 slowly, leaves room for the others. It is half and no less because behind a proxy all clients have
 one address.
@@ -23,6 +26,8 @@ from weir.calendar.rest.joined import JoinedTransport
 # A whole request, body included, has this long to arrive; so has an idle connection.
 REQUEST_S = 20.0
 WAITING_MAX = 512
+# So much may come in which neither a head ends nor a body goes on.
+HEAD_BYTES_MAX = 64 * 1024
 # Descriptors that are not for connections: the store's, the listener's, and new connections that
 # are accepted before others are closed.
 RESERVED = 384
@@ -50,9 +55,9 @@ class Crowd:
         self.wait(connection)
         if self._addresses[connection.address] > self.address_max:
             # The one that has waited longest, at worst the one that has come.
-            self._cut(next(x for x in self._waiting if x.address == connection.address))
+            self.cut(next(x for x in self._waiting if x.address == connection.address))
         elif len(self._all) > self.total_max or len(self._waiting) > self.waiting_max:
-            self._cut(next(iter(self._waiting)))
+            self.cut(next(iter(self._waiting)))
 
     def wait(self, connection: "Connection") -> None:
         """From now on, the connection waits without a whole request."""
@@ -81,14 +86,15 @@ class Crowd:
                 break
             late.append(connection)
         for connection in late:
-            self._cut(connection)
+            self.cut(connection)
 
     def abort(self) -> None:
         """Cuts everybody off."""
         for connection in list(self._all):
             connection.transport.abort()
 
-    def _cut(self, connection: "Connection") -> None:
+    def cut(self, connection: "Connection") -> None:
+        """Cuts one off."""
         # Now, not once the loop has closed it: others come meanwhile.
         self.leave(connection)
         connection.transport.abort()
@@ -101,6 +107,9 @@ class Connection(HttpToolsProtocol):
     transport: JoinedTransport
     # Whose it is; see `_origin`.
     address = ""
+    # What has come since something came of it, and whether something does now.
+    _unused_bytes = 0
+    _is_used = False
 
     def connection_made(self, transport: Any) -> None:
         """Joins the crowd."""
@@ -113,8 +122,27 @@ class Connection(HttpToolsProtocol):
         self.crowd.leave(self)
         super().connection_lost(exc)
 
+    def data_received(self, data: bytes) -> None:
+        """Takes what comes, unless there is no end to it."""
+        self._is_used = False
+        super().data_received(data)
+        self._unused_bytes = 0 if self._is_used else self._unused_bytes + len(data)
+        if self._unused_bytes > HEAD_BYTES_MAX:
+            self.crowd.cut(self)
+
+    def on_headers_complete(self) -> None:
+        """The head is there."""
+        self._is_used = True
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of the body is there."""
+        self._is_used = True
+        super().on_body(body)
+
     def on_message_complete(self) -> None:
         """The whole request is there."""
+        self._is_used = True
         self.crowd.serve(self)
         super().on_message_complete()
 

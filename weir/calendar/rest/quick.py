@@ -16,6 +16,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from weir.calendar.problem import Problem, unavailable
 from weir.calendar.rest.auth import identity_of
+from weir.calendar.rest.bodies import read_once
 from weir.calendar.rest.tokens import Identity, TokenFile
 from weir.calendar.service.models import TransferRequest
 from weir.calendar.service.service import Service
@@ -87,6 +88,7 @@ class QuickRoutes:
         if message["type"] != "http.request" or message.get("more_body"):
             return None, again
         try:
+            read_once(message["body"])
             body = TransferRequest.model_validate_json(message["body"])
         except ValueError:
             return None, again

@@ -20,6 +20,12 @@ impl Reception {
         self.control.shut_down();
     }
 
+    /// That the disk here was full, if it was.
+    pub(super) fn full_disk(&self) -> Option<TransferError> {
+        let mut full = self.full.lock().unwrap_or_else(PoisonError::into_inner);
+        full.take().map(TransferError::DiskFull)
+    }
+
     /// Keeps the first error; says whether this was it.
     fn note(&self, error: TransferError) -> bool {
         let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);

@@ -33,7 +33,7 @@ use std::thread;
 use crate::bounds::Bounds;
 use crate::connection::Connection;
 use crate::control::{ControlReader, ControlWriter};
-use crate::error::{FileFailure, TransferError};
+use crate::error::{ErrorClass, FileFailure, TransferError};
 use crate::progress::Progress;
 use crate::room::{Held, Rooms};
 use crate::root::Root;
@@ -117,6 +117,8 @@ struct Reception {
     /// Data connections that have not delivered their last frame.
     intakes: AtomicUsize,
     failure: Mutex<Option<TransferError>>,
+    /// For which file the disk here was full: the sender ends the operation when it hears of that.
+    full: Mutex<Option<String>>,
     /// There is a failure: what is on its way is not worth any work.
     given_up: AtomicBool,
     over: Mutex<bool>,
@@ -190,7 +192,11 @@ pub(crate) fn receive(
     // The first failure is the cause; what other threads saw after it is not.
     let cause = reception.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
     match (cause, result) {
-        (Some(cause), _) => Err(cause),
+        // The sender has hung up for it, and what was being told it could not be told any more.
+        (Some(cause), _) => Err(match reception.full_disk() {
+            Some(full) if cause.class() == ErrorClass::Unavailable => full,
+            _ => cause,
+        }),
         (None, Ok(concluded)) => concluded.map(|()| data),
         (None, Err(())) => Err(reader.unexpected("the operation ended without a reason")),
     }
@@ -251,6 +257,7 @@ impl Reception {
             progress: Arc::clone(progress),
             intakes: AtomicUsize::new(0),
             failure: Mutex::new(None),
+            full: Mutex::default(),
             given_up: AtomicBool::new(false),
             over: Mutex::new(false),
             wake: Condvar::new(),

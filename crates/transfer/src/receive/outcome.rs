@@ -116,6 +116,10 @@ impl Reception {
     /// As `fail`, for what is neither on offer nor admitted any more, or never was.
     pub(super) fn fail_taken(&self, file: u64, path: &RelativePath, failure: FileFailure) {
         let FileFailure { code, message } = failure.clone();
+        if code == FailureCode::DiskFull {
+            let mut full = self.full.lock().unwrap_or_else(PoisonError::into_inner);
+            full.get_or_insert(message.clone());
+        }
         self.progress.fail(Some(path.as_bytes()), failure);
         let sent = self.control.send(&Message::FileFailed { file, code, message });
         sent.unwrap_or_else(|error| self.abort(error));
