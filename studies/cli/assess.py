@@ -13,7 +13,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--count", type=int, metavar="N", help="recordings of the grid (1102; 384 with --kinds)"
     )
     parser.add_argument(
-        "--seed", type=int, metavar="N", help="seed of the grid (1; 11 with --kinds)"
+        "--seed", type=int, metavar="N", help="seed of the grid (1; 12 with --kinds)"
     )
     parser.add_argument("--folder", type=Path, metavar="DIR", help="keeps it (out/recognition)")
     parser.add_argument(

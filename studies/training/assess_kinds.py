@@ -20,7 +20,7 @@ from weir.congestion.classify.recogniser import UNUSUAL, Recogniser
 from weir.congestion.recordings import Recording
 
 COUNT = 384
-TEST_SEED = 11
+TEST_SEED = 12
 """A grid of this seed was looked at when everything was learned and chosen, and not before."""
 STRIDE_S = 5.0
 NONE, UNKNOWN = "nothing", "unknown"

@@ -31,8 +31,11 @@ DRAWS = 3
 """How often each recording is learned from, seen through other hosts."""
 MEMBERS = 3
 HIDDEN = (128,)
-MISTAKEN = 0.001
-"""Such a share of windows of anything else is said to be of a kind, as far as calibration goes."""
+MISTAKEN = 0.01
+"""No greater share of windows of anything else is said to be of a kind, as far as calibration
+goes."""
+LEAST = 0.75
+"""Probability below which no kind is said."""
 
 
 def with_kinds(
@@ -105,7 +108,7 @@ def telling_kinds(
     cooled = replace(rough, cooling=temperature(np.log(rough.of_kinds(known)), truth))
     shares = cooled.of_kinds(known)
     levels = [
-        max(0.5, float(np.quantile(shares[truth != number, number], 1 - MISTAKEN)))
+        max(LEAST, float(np.quantile(shares[truth != number, number], 1 - MISTAKEN)))
         for number in range(1, 1 + len(KINDS))
     ]
     return replace(cooled, levels=np.array(levels, np.float32))
