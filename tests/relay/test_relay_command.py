@@ -439,6 +439,29 @@ def test_a_port_in_use_is_named(server):
     assert "in use" in told.stderr
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can do without its rights")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("join", "--split", "127.0.0.1:1"),
+        ("split", "--from", "127.0.0.1", "--to", "127.0.0.1", "--as-client"),
+        ("proxy", "--server", "127.0.0.1:1", "--as-client"),
+    ],
+)
+def test_what_takes_root_says_so_at_the_begin(arguments):
+    without = ("setpriv", "--bounding-set=-net_admin,-net_raw")
+    command = [*without, sys.executable, "-m", "weir.cli", "relay", *arguments]
+    told = subprocess.run(
+        [*command, "--listen", "127.0.0.1:0"],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert told.returncode == 2
+    assert told.stderr.startswith("weir: taking part in what is on its way to others (root, or ")
+
+
 def test_servers_and_weights_as_they_are_written():
     told = allowed(["10.0.0.0/8", "10.0.0.9:443", "fd00::/8", "[fd00::1]:80", "[fd00::2]"])
     wanted = [("10.0.0.0/8", None), ("10.0.0.9", 443), ("fd00::/8", None)]

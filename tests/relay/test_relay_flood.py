@@ -113,6 +113,42 @@ def test_a_flood_takes_nothing_from_those_who_are_there(nodes, tmp_path):
         assert control.ask(path, {})["reasons"] == []
 
 
+def fragments(whole: bytes, identity: int, first: int) -> Iterator[bytes]:
+    """A packet in two parts, the first of which has so many bytes behind its header: eights."""
+    more, header, rest = 0x2000, bytearray(whole[:20]), whole[20:]
+    for place, part in ((more, rest[:first]), (first // 8, rest[first:])):
+        header[4:8] = struct.pack("!HH", identity, place)
+        yield bytes(header) + part
+
+
+@needs_holding
+def test_a_first_packet_in_fragments_begins_a_connection_as_a_whole_one_does(nodes, tmp_path):
+    server, ours = socket.inet_aton(SERVER), socket.inet_aton(CLIENT)
+
+    def answers(packets: list[bytes]) -> bool:
+        seen = nodes["client"].do(
+            lambda: socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, 0x0008)
+        )
+        with seen:
+            seen.settimeout(0.5)
+            nodes["client"].do(lambda: send(iter(packets), SERVER))
+            with contextlib.suppress(TimeoutError):
+                while found := seen.recv(128):
+                    if found[12:16] == server and found[33] == SYN | ACK:
+                        return True
+        return False
+
+    with strict(nodes, tmp_path / "join"):
+        whole = packet(ours, server, (2_001, 443), SYN, 7, 0)
+        assert answers([whole])
+        first, second = fragments(packet(ours, server, (2_002, 443), SYN, 7, 0), 77, 16)
+        assert not answers([first])
+        assert answers([second])
+        # What never becomes whole is nobody's, and others are served.
+        with connected(nodes) as (client, served):
+            exchange(client, served, 1_000)
+
+
 @needs_holding
 def test_what_is_made_up_on_the_way_to_a_client_changes_nothing(nodes, tmp_path):
     """A stranger beyond the router sends in the server's name: no more than the client gets."""

@@ -44,6 +44,7 @@ impl Proxy {
     /// [`RelayError::System`]: the address cannot be listened at.
     pub fn start(settings: ProxySettings) -> Result<Self, RelayError> {
         socket::check_congestion(settings.congestion.as_deref())?;
+        socket::check_as_client(settings.as_client)?;
         let listener = socket::listen_for_clients(settings.listen, settings.server.is_none())?;
         let address = listener.local_addr().map_err(RelayError::system("listening"))?;
         let address = address.as_socket().unwrap_or(settings.listen);

@@ -81,7 +81,7 @@ pub(crate) fn listen_for_clients(
     is_transparent: bool,
 ) -> Result<Socket, RelayError> {
     // Who comes by plain TCP gets a plain connection from such a listener, too.
-    let multipath = stream(address, Protocol::MPTCP);
+    let multipath = stream(address, Protocol::MPTCP).map_err(RelayError::system("a socket"));
     match multipath.and_then(|socket| bound(socket, address, is_transparent, None)) {
         Ok(listener) => Ok(listener),
         Err(_) => listen(address, is_transparent, None, None),
@@ -97,8 +97,19 @@ pub(crate) fn listen(
     mark: Option<u32>,
     congestion: Option<&str>,
 ) -> Result<Socket, RelayError> {
-    let socket = stream_with(address, congestion)?;
-    bound(socket, address, is_transparent, mark).map_err(RelayError::system("listening"))
+    bound(stream_with(address, congestion)?, address, is_transparent, mark)
+}
+
+/// Whether servers can be connected to in a client's name here, before the first client comes.
+pub(crate) fn check_as_client(is_wanted: bool) -> Result<(), RelayError> {
+    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let socket = stream_with(any, None)?;
+    if is_wanted { transparent(&socket, any) } else { Ok(()) }
+}
+
+fn transparent(socket: &Socket, like: SocketAddr) -> Result<(), RelayError> {
+    let what = "taking part in what is on its way to others (root, or CAP_NET_ADMIN)";
+    set_transparent(socket, like, true).map_err(RelayError::system(what))
 }
 
 /// Whether this host has a congestion control, before it is needed.
@@ -119,16 +130,16 @@ fn bound(
     address: SocketAddr,
     is_transparent: bool,
     mark: Option<u32>,
-) -> io::Result<Socket> {
-    socket.set_reuse_address(true)?;
+) -> Result<Socket, RelayError> {
     if is_transparent {
-        set_transparent(&socket, address, true)?;
+        transparent(&socket, address)?;
     }
-    if let Some(mark) = mark {
-        socket.set_mark(mark)?;
-    }
-    socket.bind(&SockAddr::from(address))?;
-    socket.listen(BACKLOG)?;
+    let done = socket.set_reuse_address(true).and_then(|()| {
+        mark.map_or(Ok(()), |mark| socket.set_mark(mark))?;
+        socket.bind(&SockAddr::from(address))?;
+        socket.listen(BACKLOG)
+    });
+    done.map_err(RelayError::system("listening"))?;
     Ok(socket)
 }
 

@@ -41,6 +41,7 @@ impl Split {
     /// [`RelayError::System`]: the address cannot be listened at.
     pub fn start(settings: SplitSettings) -> Result<Self, RelayError> {
         // Aggregates that are accepted begin with its congestion control, as at the other end.
+        socket::check_as_client(settings.as_client)?;
         let congestion = settings.congestion.as_deref();
         let listener = socket::listen(settings.listen, false, None, congestion)?;
         let address = listener.local_addr().map_err(RelayError::system("listening"))?;
