@@ -20,14 +20,16 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from studies.rig.dumbbell import bulk
+from studies.training.grid import STARTS_S
 from studies.training.grid import background as drawn
 from studies.training.simulated import along
 from weir import Time, __version__
 from weir.congestion.choice.interaction import Interaction, Meeting
-from weir.congestion.classify.classes import BACKGROUNDS
+from weir.congestion.classify.classes import ALL_LABELS
 from weir.congestion.recordings import NetworkPath
 from weir.errors import BadInput
 from weir.sim.core import simulated
+from weir.sim.traffic import SimulatedTraffic
 
 _In = TypeVar("_In")
 _Out = TypeVar("_Out")
@@ -40,6 +42,8 @@ DEPTHS_BDP = (0.5, 1.0, 2.0, 4.0)
 SEEDS = (1, 2)
 TWICE_S = (0.02, 0.065, 0.15)
 """Delays of most paths, on which a background of which something is drawn is drawn twice."""
+OF_A_KIND = {"bbr3": (1, 3)}
+"""How many streams of a kind there are, by the seed."""
 OWN = "own"
 HEAD_START_S = 10
 SECONDS = 120
@@ -60,7 +64,7 @@ class Pairing(NamedTuple):
 
 def pairings() -> Iterator[Pairing]:
     """Those of the table, what is soon simulated first."""
-    labels = [background.label for background in BACKGROUNDS]
+    labels = [*ALL_LABELS, *OF_A_KIND]
     for seed, rate_bps in itertools.product(SEEDS, RATES_BPS):
         for background, control, rtt_s, depth in itertools.product(
             labels, CONTROLS, RTTS_S, DEPTHS_BDP
@@ -77,15 +81,24 @@ def meet(pairing: Pairing) -> Meeting:
 def simulate(pairing: Pairing, **more: Any) -> dict[str, Any]:
     """What the simulator finds of a meeting, one's own stream the last; `more` is for it."""
     path = path_of(pairing)
-    # The same streams beside each control.
-    draw = random.Random(f"meeting {pairing.background} {pairing.seed}")
     own = bulk(OWN, pairing.control, HEAD_START_S)
     return simulated(
-        along(path, [*drawn(pairing.background, path, draw), own], pairing.seed),
+        along(path, [*_beside(pairing, path), own], pairing.seed),
         Time(f"{HEAD_START_S + SECONDS} s"),
         warmup=Time(f"{HEAD_START_S} s"),
         **{"sample": Time("1 s")} | more,
     )
+
+
+def _beside(pairing: Pairing, path: NetworkPath) -> Sequence[SimulatedTraffic]:
+    """The background, the same beside each control."""
+    draw = random.Random(f"meeting {pairing.background} {pairing.seed}")
+    if (counts := OF_A_KIND.get(pairing.background)) is None:
+        return drawn(pairing.background, path, draw)
+    return [
+        bulk(f"background {number}", pairing.background, draw.uniform(0, STARTS_S))
+        for number in range(counts[SEEDS.index(pairing.seed)])
+    ]
 
 
 def meeting_of(pairing: Pairing, found: dict[str, Any]) -> Meeting:

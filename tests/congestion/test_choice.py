@@ -127,8 +127,8 @@ def test_what_is_known_of_the_path_decides_which_meetings_count():
     """Slow paths are fair under CUBIC, fast ones under BBR; a path has what we had at least."""
     table = meetings_of({1e7: {"cubic": 0.5, "bbr": 0.9}, 1e8: {"cubic": 0.2, "bbr": 0.5}})
     for known, control in (
+        ({"use": "shared", "full_bps": 1e7}, "cubic"),
         ({"use": "ours", "full_bps": 1e7}, "cubic"),
-        ({"use": "ours", "full_bps": 1e8}, "bbr"),
         ({"use": "shared", "full_bps": 6e7}, "bbr"),
     ):
         path = PathState(rtt_s=0.05, goodput_bps=5e6, **known)

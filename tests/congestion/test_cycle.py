@@ -87,6 +87,26 @@ def test_the_control_is_chosen_before_the_first_byte(tmp_path, label, control):
 
 @pytest.mark.alone
 @needs_bbr
+def test_the_paths_own_round_trip_says_which_meetings_count(tmp_path):
+    """Loopback is a path of microseconds, where BBR suits B; in the mean of both CUBIC would."""
+    fair, unfair = (0.5, (0.5,)), (0.9, (0.1,))
+    table = Interaction(
+        [
+            Meeting("B", "bbr", 1e8, 0.001, 1.0, *fair),
+            Meeting("B", "cubic", 1e8, 0.001, 1.0, 0.6, (0.4,)),
+            Meeting("B", "bbr", 1e8, 0.1, 1.0, *unfair),
+            Meeting("B", "cubic", 1e8, 0.1, 1.0, *fair),
+        ],
+        {},
+    )
+    with Sending(tmp_path, Told("B"), 1000, interaction=table) as sending:
+        choice, _steady = sending.finish()
+    assert choice["control"] == "bbr"
+    assert "a round trip of" in choice["why"]
+    assert "counts as 1 ms" in choice["why"]
+
+
+@needs_bbr
 def test_the_connection_is_kept_and_silent_while_the_path_is_probed_again(tmp_path):
     told, size = Told("B", "C"), 20 * MIB
     with Sending(tmp_path, told, size, rate=Rate("20 Mbit/s"), steady_s=0.7) as sending:

@@ -91,7 +91,10 @@ def test_beyond_the_grid_its_edge_counts_and_that_is_told():
 
 
 def test_a_rate_is_known_where_we_fill_the_path_and_at_least_what_we_had_where_others_do():
-    assert Known.of(path("ours", full_bps=5e7)).rate_bps == (5e7, 5e7)
+    alone = path("ours", full_bps=5e7)
+    assert Known.of(alone, is_alone=True).rate_bps == (5e7, 5e7)
+    # Beside somebody it only looks so.
+    assert Known.of(alone).rate_bps == (5e7, math.inf)
     assert Known.of(path("shared", full_bps=3e7)).rate_bps == (3e7, math.inf)
     assert Known.of(path("room", best_bps=9e7)).rate_bps == (9e7, math.inf)
     assert Known.of(None) == Known()
@@ -120,7 +123,8 @@ def test_a_queue_that_never_empties_hides_the_round_trip():
     Reno gives back half. We know the path if we fill it alone, or if its queue emptied by more.
     """
     for rtt_s, use, depth in ((0.07, "ours", 3 / 7), (0.045, "shared", 11 / 9)):
-        known = Known.of(path(use, rtt_s, queue_s=0.1 - rtt_s, overflows=3, full_bps=2e7))
+        seen = path(use, rtt_s, queue_s=0.1 - rtt_s, overflows=3, full_bps=2e7)
+        known = Known.of(seen, is_alone=use == "ours")
         assert known.queue_bdp == pytest.approx((depth, depth))
         assert known.full_s is None
     assert Known.of(path(rtt_s=0.05, queue_s=0.05, overflows=3)).full_s == pytest.approx(0.1)

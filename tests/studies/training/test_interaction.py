@@ -38,11 +38,19 @@ def told(file):
 def test_every_background_meets_every_control_on_every_path():
     wanted = list(pairings())
     assert len(wanted) == len(set(wanted))
+    labels = {*ALL_LABELS, "bbr3"}
     assert {(one.background, one.control) for one in wanted} == {
-        (label, control) for label in ALL_LABELS for control in interaction.CONTROLS
+        (label, control) for label in labels for control in interaction.CONTROLS
     }
     paths = {one[2:] for one in wanted}
-    assert len(wanted) == len(paths) * len(ALL_LABELS) * len(interaction.CONTROLS)
+    assert len(wanted) == len(paths) * len(labels) * len(interaction.CONTROLS)
+
+
+@pytest.mark.parametrize(("seed", "count"), [(1, 1), (2, 3)])
+def test_of_bbr_3_there_is_one_stream_or_three(asked, seed, count):
+    found = interaction.simulate(Pairing("bbr3", "cubic", 10_000_000, 0.02, 1.0, seed))
+    controls = [stream["congestion"] for flow in found["flows"] for stream in flow["streams"]]
+    assert controls == ["bbr3"] * count + ["cubic"]
 
 
 def test_a_new_background_costs_itself_alone(tmp_path, asked):

@@ -158,11 +158,13 @@ def choose(
         fallback: the control that is wanted in doubt; None for what harms least.
         rtt_s: the least round-trip time of echoes, if any were sent.
     """
-    table, known = interaction or Interaction.shipped(), Known.of(path, rtt_s)
+    table = interaction or Interaction.shipped()
     reach, allowed = Reach(path, current), frozenset(offered)
     if not recognised.known:
         return _in_doubt(recognised.why, allowed, current, fallback)
     there = _with_kind(recognised, table)
+    is_idle = there.get(IDLE, 0.0) > 0.5
+    known = Known.of(path, rtt_s, is_alone=is_idle)
     likely = {
         label: probability for label, probability in there.items() if probability >= _UNLIKELY
     }
@@ -181,7 +183,6 @@ def choose(
     best = max(order, key=order.__getitem__)
     # Where nobody is seen a change costs nothing, and whom the control in use has squeezed shows
     # only after a while.
-    is_idle = there.get(IDLE, 0.0) > 0.5
     if is_idle and not gives_way(best) and not wanted.share:
         gentle = max(filter(gives_way, order), key=order.__getitem__, default=best)
         if expected[best].own <= ALONE * expected[gentle].own:

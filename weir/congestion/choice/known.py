@@ -48,24 +48,29 @@ class Known:
     full_s: float | None = None
 
     @classmethod
-    def of(cls, path: PathState | None, rtt_s: float | None = None) -> "Known":
+    def of(
+        cls, path: PathState | None, rtt_s: float | None = None, *, is_alone: bool = False
+    ) -> "Known":
         """What our connections tell of it, and who asked for echoes.
 
         Args:
             path: None where the connections' counters tell nothing.
             rtt_s: the least that an echo took.
+            is_alone: whether nobody else was recognised. Beside a steady stream our counters look
+                as if we filled the path.
         """
         if path is None:
             return cls(rtt_s=rtt_s)
         least_s = path.rtt_s if rtt_s is None else min(path.rtt_s, rtt_s)
         most_bps = max(path.best_bps, path.full_bps or 0.0, path.goodput_bps)
-        is_full = path.use == "ours" and path.full_bps is not None
+        is_ours = is_alone and path.use == "ours"
+        is_full = is_ours and path.full_bps is not None
         rate_bps = (most_bps, most_bps if is_full else math.inf)
         full_s = path.rtt_s + path.queue_s
         depth = full_s / least_s - 1
         if path.overflows <= path.lost:  # it may be the path that lost them
             return cls(rate_bps, least_s, (depth, math.inf))
-        if path.use == "ours" or depth > _EMPTIES:
+        if is_ours or depth > _EMPTIES:
             return cls(rate_bps, least_s, (depth, depth))
         return cls(rate_bps, least_s, (depth, math.inf), full_s)
 
