@@ -15,6 +15,7 @@ HELLO, WELCOME, FAILURE, PUT, GET, READY = 1, 2, 3, 16, 17, 18
 BEGIN, OFFER, ANSWERS, RECEIVED, COMMIT, COMMITTED, FILE_FAILED = 32, 33, 34, 35, 36, 37, 38
 PROGRESS, TOTALS, LINKS, DIRECTORIES, FINISH, FINISHED, PING = 39, 40, 41, 42, 43, 44, 50
 JOINED = 51
+SUPPLY, ASK, DEALT, RETURN, WANT, SET_RATE = 21, 60, 61, 62, 63, 48
 ASSIST, LEND, LENT, WRITTEN, UNSEEN, TAKE_BACK, LEASE, OPENED, STORED = 20, *range(52, 60)
 UNNUMBERED = 2**64 - 1
 MTIME_NS = 1_700_000_000_000_000_000
@@ -208,7 +209,7 @@ class Listener:
             assert hear(data)[0] == HELLO
             data.sendall(b"\1")
             peer = Peer(control, data)
-            peer.hear(PUT, GET)
+            peer.hear(PUT, GET, SUPPLY)
             peer.say(message(READY))
             # Who had no request leaves nothing open here.
             opened.pop_all()

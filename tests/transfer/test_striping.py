@@ -12,15 +12,14 @@ from datetime import datetime
 
 import peer
 import pytest
+from hosts_world import MIB, SLOW, Log, data_and_holes, half_way, holed, servers, together
 from rig import free_port, until
 from transfer_world import leftovers, weir
 
-from weir import Rate, Time
+from weir import Time
 from weir.errors import BadInput, TransferFailed
 from weir.transfer import PAUSED, Grant, Server, Transfer, keys_init, keys_issue
 
-MIB = 1 << 20
-SLOW = Rate("100 Mbit/s")
 # So long after a host was given up, what it might still have written may be there.
 GRACE_S = 2
 
@@ -41,35 +40,6 @@ class World:
 @pytest.fixture
 def world(tmp_path):
     return World(tmp_path)
-
-
-class Log:
-    """What receivers tell of what they were asked for."""
-
-    def __init__(self) -> None:
-        self.told = []
-
-    def __call__(self, _line, facts) -> None:
-        self.told.append(facts)
-
-    def of(self, request):
-        return [one for one in self.told if one.get("request") == request]
-
-
-@contextlib.contextmanager
-def receivers(*roots, keys=None, log=None, **choices):
-    """A receiver for each root; the first is the destination's."""
-    with contextlib.ExitStack() as opened:
-        yield [
-            opened.enter_context(
-                Server([root], listen="127.0.0.1:0", keys=keys, on_entry=log, **choices)
-            )
-            for root in roots
-        ]
-
-
-def together(servers, path="copy"):
-    return ",".join("{}:{}".format(*server.address) for server in servers) + f"/{path}"
 
 
 def begun(world, place, **choices):
@@ -93,17 +63,9 @@ def told_and_finished(world, place, **choices):
     return notice
 
 
-def half_way(transfer, share=0.4):
-    def is_there():
-        now = transfer.progress()
-        return now.bytes_durable.count > share * now.bytes_total.count > 0
-
-    until(is_there)
-
-
 def test_two_receivers_write_one_file(world):
     log = Log()
-    with receivers(world.root, world.root, log=log) as both:
+    with servers(world.root, world.root, log=log) as both:
         transfer = begun(world, together(both))
         half_way(transfer)
         assert len({port for _, _, _, port in transfer.ports()}) == 2
@@ -126,7 +88,7 @@ def test_two_receivers_write_one_file(world):
 @pytest.mark.parametrize("choice", ["sync", "read_back", "checksum"])
 def test_what_is_asked_of_one_receiver_is_done_by_several(world, choice):
     log = Log()
-    with receivers(world.root, world.root, world.root, log=log) as all_three:
+    with servers(world.root, world.root, world.root, log=log) as all_three:
         transfer = begun(world, together(all_three), streams=2, **{choice: True})
         assert finish(transfer) == []
         until(lambda: len(log.of("assist")) == 2)
@@ -137,7 +99,7 @@ def test_under_keys_and_into_a_directory(world, tmp_path):
     keys_init(tmp_path / "keys")
     (world.root / "copy").mkdir()
     log = Log()
-    with receivers(world.root, world.root, keys=tmp_path / "keys", log=log) as both:
+    with servers(world.root, world.root, keys=tmp_path / "keys", log=log) as both:
         transfer = begun(world, together(both, "copy/"), keys=tmp_path / "keys")
         half_way(transfer)
         assert finish(transfer) == []
@@ -156,7 +118,7 @@ def test_several_files_small_and_large_and_with_holes(world):
         file.seek(5 * MIB)
         file.write(b"end")
     log = Log()
-    with receivers(world.root, world.root, log=log) as both:
+    with servers(world.root, world.root, log=log) as both:
         transfer = Transfer.send([f"{tree}/"], together(both), keys=None, rate=SLOW)
         transfer.start()
         half_way(transfer)
@@ -167,32 +129,12 @@ def test_several_files_small_and_large_and_with_holes(world):
     assert log.of("assist")[0]["bytes"] > 0
 
 
-def holed(path, chunks=24):
-    """A file of content and holes by turns, with a chunk that is a hole but for its beginning."""
-    with path.open("wb") as file:
-        for chunk in range(0, chunks, 4):
-            os.pwrite(file.fileno(), os.urandom(2 * MIB), chunk * MIB)
-        os.pwrite(file.fileno(), b"begins", (chunks + 5) * MIB)
-        file.truncate((chunks + 9) * MIB + 77)
-
-
-def data_and_holes(path):
-    """Where content begins and ends, as the file system tells."""
-    edges, place = [], 0
-    with path.open("rb") as file, contextlib.suppress(OSError):  # there is no more content
-        while True:
-            begins = os.lseek(file.fileno(), place, os.SEEK_DATA)
-            place = os.lseek(file.fileno(), begins, os.SEEK_HOLE)
-            edges.append((begins, place))
-    return edges
-
-
 def test_a_sparse_file_is_written_by_both_and_keeps_its_holes(world):
     holed(world.source)
     edges = data_and_holes(world.source)
     assert len(edges) == 7, "this file system tells holes"
     log = Log()
-    with receivers(world.root, world.root, log=log) as both:
+    with servers(world.root, world.root, log=log) as both:
         transfer = begun(world, together(both))
         half_way(transfer, 0.3)
         assert finish(transfer) == []
@@ -207,7 +149,7 @@ def test_a_sparse_file_is_written_by_both_and_keeps_its_holes(world):
 def test_a_sparse_file_survives_the_death_of_a_helper(world, serve):
     holed(world.source)
     edges = data_and_holes(world.source)
-    with receivers(world.root) as first:
+    with servers(world.root) as first:
         helper = serve("--root", world.root, "--insecure")
         place = together(first).replace("/copy", f",{helper.listen}/copy")
         transfer = begun(world, place)
@@ -220,7 +162,7 @@ def test_a_sparse_file_survives_the_death_of_a_helper(world, serve):
 
 
 def test_a_helper_that_dies_is_done_without(world, serve):
-    with receivers(world.root) as first:
+    with servers(world.root) as first:
         helper = serve("--root", world.root, "--insecure")
         place = together(first).replace("/copy", f",{helper.listen}/copy")
         transfer = begun(world, place)
@@ -242,7 +184,7 @@ def test_a_helper_that_dies_is_done_without(world, serve):
 
 def test_a_helper_that_stands_still_is_done_without_and_writes_nothing_later(world, serve):
     """It comes back when the file has its name and other content, and leaves that alone."""
-    with receivers(world.root) as first:
+    with servers(world.root) as first:
         helper = serve("--root", world.root, "--insecure")
         place = together(first).replace("/copy", f",{helper.listen}/copy")
         transfer = begun(world, place, silence=Time("5 s"))
@@ -260,7 +202,7 @@ def test_a_helper_that_stands_still_is_done_without_and_writes_nothing_later(wor
 
 def test_the_first_receiver_dies_and_comes_back(world, serve):
     first = serve("--root", world.root, "--insecure")
-    with receivers(world.root) as others:
+    with servers(world.root) as others:
         place = f"{first.listen},{together(others)}"
         transfer = begun(world, place, retry=Time("60 s"))
         half_way(transfer)
@@ -274,7 +216,7 @@ def test_the_first_receiver_dies_and_comes_back(world, serve):
 
 
 def test_the_sender_dies_and_comes_back(world):
-    with receivers(world.root, world.root) as both:
+    with servers(world.root, world.root) as both:
         transfer = begun(world, together(both))
         half_way(transfer)
         transfer.cancel()
@@ -288,21 +230,21 @@ def test_the_sender_dies_and_comes_back(world):
 
 def test_a_receiver_that_does_not_share_the_file_system_is_done_without(world):
     (world.path / "other").mkdir()
-    with receivers(world.root, world.path / "other") as both:
+    with servers(world.root, world.path / "other") as both:
         notice = told_and_finished(world, together(both))
     assert list((world.path / "other").iterdir()) == []
     assert "going on without" in notice and "nobody has lent here" in notice
 
 
 def test_a_receiver_that_is_not_reached_is_done_without(world):
-    with receivers(world.root) as first:
+    with servers(world.root) as first:
         place = together(first).replace("/copy", f",127.0.0.1:{free_port()}/copy")
         notice = told_and_finished(world, place)
     assert "going on without" in notice and "cannot connect" in notice
 
 
 def test_the_command_says_what_each_host_took_and_which_was_lost(world):
-    with receivers(world.root, world.root) as both:
+    with servers(world.root, world.root) as both:
         lost = f"127.0.0.1:{free_port()}"
         place = together(both).replace("/copy", f",{lost}/copy")
         send = ["send", "--insecure", "--rate", str(SLOW), world.source, place]
@@ -350,7 +292,7 @@ def test_a_client_that_may_not_store_at_the_other_receiver_does_without(world, t
 
 
 def test_an_older_receiver_beside_the_first_is_told_and_done_without(world):
-    with peer.Listener() as older, receivers(world.root) as first:
+    with peer.Listener() as older, servers(world.root) as first:
         place = together(first).replace("/copy", f",{older.place}/copy")
         transfer = begun(world, place, rate=PAUSED)
         with contextlib.suppress(EOFError, OSError):
@@ -399,7 +341,7 @@ def test_receivers_that_cannot_be_are_refused_before_anything_is_sent(world, pla
 
 
 def test_the_command_sends_to_several(world):
-    with receivers(world.root, world.root) as both:
+    with servers(world.root, world.root) as both:
         done = weir("send", "--insecure", "--json", world.source, together(both))
     assert done.returncode == 0, done.stderr
     assert [json.loads(line)["event"] for line in done.stdout.splitlines()][-1] == "done"
@@ -466,7 +408,7 @@ def compressed(value, data: bytes, counter: int, flags: int) -> bytes:
 
 @pytest.fixture
 def pair(world):
-    with receivers(world.root, world.root) as both, contextlib.ExitStack() as opened:
+    with servers(world.root, world.root) as both, contextlib.ExitStack() as opened:
         yield Pair(world, [server.address for server in both], opened)
 
 

@@ -10,7 +10,12 @@ from weir.transfer import Transfer
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments."""
-    parser.add_argument("source", nargs="+", help="HOST:PORT/REMOTE/PATH; DIR/ fetches its content")
+    parser.add_argument(
+        "source",
+        nargs="+",
+        help="HOST:PORT/REMOTE/PATH; DIR/ fetches its content; HOST:PORT,HOST:PORT/REMOTE/PATH "
+        "where several hosts that have the same there send large files together",
+    )
     parser.add_argument("destination", help="local directory, or the name for a single file")
     add_options(parser)
     parser.add_argument(

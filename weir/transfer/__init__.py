@@ -67,13 +67,13 @@ IDLE = Time("24 h")
 
 
 class HostShare(NamedTuple):
-    """What one of several receiving hosts took, over all attempts of a transfer."""
+    """What one of several hosts took, or gave, over all attempts of a transfer."""
 
     name: str
     """Host and port, as they were named."""
     bytes: Bytes
-    """Content handed to its connections, without the zeros of holes. What is sent again counts
-    again, wherever it goes."""
+    """Content handed to its connections (or that came on them, by `get`), without the zeros of
+    holes. What is sent again counts again, wherever it goes."""
     lost_at_s: float | None
     """When it was given up, in seconds since 1970; None if the transfer has it or expects it."""
     why: str
@@ -107,7 +107,8 @@ class Progress(NamedTuple):
     bytes_spare: Bytes = _NONE
     """What spare connections took of `bytes_done` in this attempt; the rest is the promise's."""
     hosts: tuple[HostShare, ...] = ()
-    """What each of several receiving hosts took, the first one first; empty where there is one."""
+    """What each of several hosts took (or gave, by `get`), the first one first; empty where there
+    is one."""
 
 
 class Spare(NamedTuple):
@@ -214,7 +215,9 @@ class Transfer:
         """A transfer of `HOST:PORT/PATH` sources, all on one server, to a local place.
 
         Args:
-            sources: remote places.
+            sources: remote places. `HOST:PORT,HOST:PORT/PATH` names up to 8 hosts that have the
+                same there: the first sends all, the others chunks of large files beside it
+                (docs/striping.md).
             destination: a directory, or the name for a single file.
             keys: key directory of `weir keys`, or None for a connection without TLS.
             **choices: `rate` (Rate or None: unpaced; zero: paused), `streams` (int, default 1),

@@ -332,11 +332,11 @@ def _time(at_s: float) -> datetime:
     return datetime.fromtimestamp(at_s).astimezone()
 
 
-def _shares(hosts: Sequence[HostShare]) -> str:
-    """What each of several receiving hosts took, for a person; empty where there is one."""
+def _shares(hosts: Sequence[HostShare], did: str) -> str:
+    """What each of several hosts took, or gave, for a person; empty where there is one."""
     told = ""
     for host in hosts:
-        told += f"{', ' if told else '; '}{printable(host.name)} took {size(host.bytes.count)}"
+        told += f"{', ' if told else '; '}{printable(host.name)} {did} {size(host.bytes.count)}"
         if host.lost_at_s is not None:
             told += f" (lost at {_time(host.lost_at_s):%H:%M:%S})"
     return told
@@ -409,7 +409,7 @@ class Line:
         if self._deadline is not None:
             slack = ending.slack_s(self._deadline)
             text += f", {duration(slack)} early" if slack >= 0 else f", {duration(-slack)} LATE"
-        text += _shares(progress.hosts)
+        text += _shares(progress.hosts, "took" if self._what == "sent" else "gave")
         if ending.limit:
             text += f"; limited by: {ending.limit.by}"
         say(self._stream, text + "\n")

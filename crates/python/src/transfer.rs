@@ -115,6 +115,11 @@ fn routes(each: Vec<RouteTuple>) -> Vec<Route> {
     each.into_iter().map(|(port, rate)| Route { port, rate: unpaced(rate) }).collect()
 }
 
+/// Hosts and ports of a place on several of them.
+fn hosts(place: &[Remote]) -> Vec<String> {
+    place.iter().map(Remote::to_string).collect()
+}
+
 /// A rate; `None` is no bound.
 fn unpaced(rate: Option<Rate>) -> weir_units::Rate {
     rate.map_or(weir_units::Rate::MAX, |rate| rate.0)
@@ -124,7 +129,7 @@ fn unpaced(rate: Option<Rate>) -> weir_units::Rate {
 /// in all; whether these totals are final; the state's name.
 type Counters = (u64, u64, u64, u64, u64, u64, u64, u64, u64, bool, &'static str);
 
-/// (name, bytes, when it was lost in seconds since 1970, why) of a receiving host.
+/// (name, bytes, when it was lost in seconds since 1970, why) of one of several hosts.
 type HostTuple = (String, u64, Option<f64>, String);
 
 fn build(
@@ -154,7 +159,7 @@ impl Transfer {
         build(py, direction, choices, others)
     }
 
-    /// A transfer from a server.
+    /// A transfer from a server, or from several that have the same.
     #[staticmethod]
     fn get(
         py: Python<'_>,
@@ -164,19 +169,22 @@ impl Transfer {
     ) -> PyResult<Self> {
         let mut places = Vec::new();
         for source in &sources {
-            places.push(Remote::parse(source).map_err(|error| raise(&error))?);
+            places.push(Remote::parse_all(source).map_err(|error| raise(&error))?);
         }
-        let Some(remote) = places.first().cloned() else {
+        let Some(first) = places.first() else {
             return Err(BadInput::new_err("nothing to get"));
         };
         for place in &places {
-            if (&place.host, place.port) != (&remote.host, remote.port) {
-                let text = format!("all sources must be on one server, not {remote} and {place}");
+            if hosts(place) != hosts(first) {
+                let (first, other) = (hosts(first).join(","), hosts(place).join(","));
+                let text = format!("all sources must be on one server, not {first} and {other}");
                 return Err(BadInput::new_err(text));
             }
         }
-        let sources = places.into_iter().map(|place| place.path).collect();
-        build(py, Direction::Get { remote, sources, destination }, choices, Vec::new())
+        let mut others = first.clone();
+        let remote = others.remove(0);
+        let sources = places.into_iter().map(|mut place| place.swap_remove(0).path).collect();
+        build(py, Direction::Get { remote, sources, destination }, choices, others)
     }
 
     fn start(&self, py: Python<'_>) {
@@ -241,8 +249,8 @@ impl Transfer {
         )
     }
 
-    /// What each of several receiving hosts took: its name, bytes, when it was lost in seconds
-    /// since 1970, and why, which is empty if it was not.
+    /// What each of several hosts took, or gave: its name, bytes, when it was lost in seconds since
+    /// 1970, and why, which is empty if it was not.
     fn hosts(&self) -> Vec<HostTuple> {
         let share = |host: HostShare| {
             let at_s = |loss: &Loss| loss.at.duration_since(UNIX_EPOCH).map(|at| at.as_secs_f64());

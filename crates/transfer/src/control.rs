@@ -173,6 +173,11 @@ impl ControlWriter {
         Arc::clone(&self.socket)
     }
 
+    /// Whether this is the same connection.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.socket, &other.socket)
+    }
+
     /// The peer's address.
     pub(crate) fn peer(&self) -> &str {
         &self.peer

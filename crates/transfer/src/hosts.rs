@@ -1,16 +1,40 @@
-//! What each of several hosts that receive one transfer together has taken, and which were lost.
+//! The hosts that receive, or send, one transfer together: what each has taken or given, which were
+//! lost, and how sessions with the others than the first one begin.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::Receiver;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::SystemTime;
 
-/// One of several receiving hosts, over all attempts of a transfer.
+use crate::connection::Connection;
+use crate::control::{ControlReader, ControlWriter};
+use crate::error::TransferError;
+
+/// A session with one of the other hosts, which is ready to help.
+pub(crate) struct HelperSession {
+    pub(crate) reader: ControlReader,
+    pub(crate) control: ControlWriter,
+    pub(crate) data: Vec<Connection>,
+}
+
+/// A session that is being opened, or why there is none.
+pub(crate) type Opening = Receiver<Result<HelperSession, TransferError>>;
+
+/// The other hosts of an operation.
+pub(crate) struct Others<'a> {
+    /// What people call each.
+    pub(crate) names: Vec<String>,
+    /// Begins to open a session with one of them.
+    pub(crate) open: &'a (dyn Fn(usize) -> Opening + Sync),
+}
+
+/// One of several receiving, or sending, hosts, over all attempts of a transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostShare {
     /// What its user calls it: host and port.
     pub name: String,
-    /// Content that was handed to its connections, zeros of holes not among it. What is sent again
-    /// counts again, wherever it goes.
+    /// Content that was handed to its connections, or came on them, zeros of holes not among it.
+    /// What is sent again counts again, wherever it goes.
     pub bytes: u64,
     /// Why it is done without, if it is.
     pub lost: Option<Loss>,
@@ -32,7 +56,7 @@ struct Host {
     lost: Mutex<Option<Loss>>,
 }
 
-/// All of them, the first receiver first; nobody where one host receives all.
+/// All of them, the first one first; nobody where one host receives, or sends, all.
 #[derive(Debug, Default)]
 pub(crate) struct Hosts(OnceLock<Vec<Host>>);
 
@@ -48,7 +72,7 @@ impl Hosts {
         self.0.get()?.get(number)
     }
 
-    /// Content was handed to a connection of that host.
+    /// Content was handed to a connection of that host, or came on one.
     pub(crate) fn add(&self, number: usize, bytes: u64) {
         self.host(number).inspect(|host| {
             host.bytes.fetch_add(bytes, Relaxed);

@@ -31,8 +31,17 @@ enum Target {
     Nothing,
     /// This end sends, on these connections.
     Here { each: Vec<Sending>, promised: usize },
-    /// The peer sends and is told.
-    Peer(ControlWriter),
+    /// The peers send and are told, the first one first.
+    Peers(Vec<Peer>),
+}
+
+/// One of the hosts that send.
+struct Peer {
+    control: ControlWriter,
+    /// It has something to send, as far as is known.
+    busy: bool,
+    /// What it was told last; nothing of another one before it is first busy.
+    rate: Option<Rate>,
 }
 
 /// A connection that this end sends on.
@@ -191,13 +200,43 @@ impl Pace {
     pub(crate) fn sockets(&self) -> Vec<Arc<TcpStream>> {
         match &self.lock().target {
             Target::Here { each, .. } => each.iter().map(|one| Arc::clone(&one.socket)).collect(),
-            Target::Nothing | Target::Peer(_) => Vec::new(),
+            Target::Nothing | Target::Peers(_) => Vec::new(),
         }
     }
 
-    /// Tells the sending peer every change.
+    /// Tells the sending peer every change; it was told the rate of this moment.
     pub(crate) fn tell(&self, control: ControlWriter) {
-        self.lock().target = Target::Peer(control);
+        let mut state = self.lock();
+        let rate = Some(state.rate);
+        state.target = Target::Peers(vec![Peer { control, busy: true, rate }]);
+    }
+
+    /// Tells another sending peer, too, which has its part of the rate while it is busy.
+    pub(crate) fn tell_too(&self, control: ControlWriter) {
+        if let Target::Peers(each) = &mut self.lock().target {
+            each.push(Peer { control, busy: false, rate: None });
+        }
+    }
+
+    /// Another sending peer has something to send from now on, or not.
+    pub(crate) fn set_busy(&self, control: &ControlWriter, busy: bool) {
+        let mut state = self.lock();
+        if let Target::Peers(each) = &mut state.target
+            && let Some(peer) = each.iter_mut().find(|peer| peer.control.is(control))
+            && peer.busy != busy
+        {
+            peer.busy = busy;
+            state.share_out(false);
+        }
+    }
+
+    /// Another sending peer is gone.
+    pub(crate) fn forget(&self, control: &ControlWriter) {
+        let mut state = self.lock();
+        if let Target::Peers(each) = &mut state.target {
+            each.retain(|peer| !peer.control.is(control));
+            state.share_out(false);
+        }
     }
 
     /// The connections are gone; the values stay for the next attempt.
@@ -254,7 +293,7 @@ impl Pace {
         self.changed_rate(state);
     }
 
-    fn changed_rate(&self, state: MutexGuard<'_, State>) {
+    fn changed_rate(&self, mut state: MutexGuard<'_, State>) {
         state.apply_rate();
         if state.holds_little() {
             state.apply_unsent();
@@ -306,7 +345,7 @@ impl Pace {
     pub(crate) fn standing(&self, index: usize) -> Option<Standing> {
         match &self.lock().target {
             Target::Here { each, .. } => each.get(index).map(|one| one.standing),
-            Target::Nothing | Target::Peer(_) => None,
+            Target::Nothing | Target::Peers(_) => None,
         }
     }
 
@@ -356,7 +395,7 @@ impl Pace {
                 let each = each[..*promised].iter();
                 each.filter_map(|one| socket::tcp_info(&one.socket).ok()).collect()
             }
-            Target::Nothing | Target::Peer(_) => Vec::new(),
+            Target::Nothing | Target::Peers(_) => Vec::new(),
         }
     }
 
@@ -365,7 +404,7 @@ impl Pace {
     pub(crate) fn congestion(&self) -> Option<String> {
         match &self.lock().target {
             Target::Here { each, .. } => socket::congestion(&each.first()?.socket).ok(),
-            Target::Nothing | Target::Peer(_) => None,
+            Target::Nothing | Target::Peers(_) => None,
         }
     }
 
@@ -392,7 +431,7 @@ impl Pace {
 }
 
 impl State {
-    fn apply_rate(&self) {
+    fn apply_rate(&mut self) {
         match &self.target {
             Target::Nothing => {}
             // While paused, what the kernel still holds leaves at the former pace.
@@ -418,9 +457,27 @@ impl State {
                     let _ = socket::set_pacing(&one.socket, rate);
                 }
             }
-            Target::Peer(control) => {
+            Target::Peers(_) => self.share_out(true),
+        }
+    }
+
+    /// Tells peers their parts of the rate: all of them, or those for which it is another one.
+    fn share_out(&mut self, all: bool) {
+        let rate = self.rate;
+        let Target::Peers(each) = &mut self.target else {
+            return;
+        };
+        let busy = each.iter().filter(|peer| peer.busy).count().max(1) as u64;
+        let share = match rate {
+            Rate::MAX => rate,
+            rate => Rate::from_bit_per_s(rate.as_bit_per_s().div_ceil(busy)),
+        };
+        for peer in each.iter_mut().filter(|peer| peer.busy || all) {
+            if all || peer.rate != Some(share) {
+                peer.rate = Some(share);
                 // A lost connection is reported by the thread that reads from it.
-                let _ = control.send(&Message::SetRate { rate_bps: self.rate.as_bit_per_s() });
+                let rate_bps = share.as_bit_per_s();
+                let _ = peer.control.send(&Message::SetRate { rate_bps });
             }
         }
     }
@@ -476,7 +533,7 @@ impl State {
                 let lower = each.iter().filter(|one| one.standing == Standing::Lower).count();
                 share(self.spare_rate(), lower.max(each.len() - promised))
             }
-            Target::Nothing | Target::Peer(_) => share(self.spare_rate(), 1),
+            Target::Nothing | Target::Peers(_) => share(self.spare_rate(), 1),
         }
     }
 
@@ -513,9 +570,14 @@ impl State {
                 }
                 Ok(())
             }
-            Target::Peer(_) if self.congestion.is_empty() => Ok(()),
-            Target::Peer(control) => {
-                control.send(&Message::SetCongestion { name: self.congestion.clone() })
+            Target::Peers(_) if self.congestion.is_empty() => Ok(()),
+            Target::Peers(each) => {
+                let message = Message::SetCongestion { name: self.congestion.clone() };
+                let mut told = each.iter().map(|peer| peer.control.send(&message));
+                let first = told.next().unwrap_or(Ok(()));
+                // Whoever reads from the others finds out.
+                told.for_each(drop);
+                first
             }
         }
     }

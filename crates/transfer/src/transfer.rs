@@ -12,8 +12,9 @@ use weir_units::{Rate, Time};
 
 use crate::bounds::{self, Bounds};
 use crate::client::{Cutter, Dialer, Door, Session};
-use crate::control;
+use crate::control::{self, ControlWriter};
 use crate::error::TransferError;
+use crate::hosts::{HelperSession, Opening, Others};
 use crate::pace::Pace;
 use crate::packet_limit::{PacketLimit, Reached};
 use crate::progress::{Progress, Snapshot};
@@ -22,12 +23,12 @@ use crate::remote::Remote;
 use crate::room::Rooms;
 use crate::root::{Confinement, Links, Root};
 use crate::route::{self, Lost, Route};
-use crate::send::{self, HelperSession, How, Joining, Opening, Others, Outlets, Recruits, Source};
+use crate::send::{self, How, Joining, Outlets, Recruits, Source};
 use crate::socket;
 use crate::spare::Spare;
 use crate::streams::{Streams, check_streams};
 use crate::threads;
-use crate::wire::{DEMANDS, HashKind, JOINS, Message, Options, RelativePath, STRIPES};
+use crate::wire::{DEALS, DEMANDS, HashKind, JOINS, Message, Options, RelativePath, STRIPES};
 
 /// Pauses between attempts to reconnect.
 const BACK_OFF: [Duration; 4] = [
@@ -41,8 +42,8 @@ const BACK_OFF: [Duration; 4] = [
 /// first, the next attempt finds out which.
 const ROUTES_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Hosts that receive one transfer together.
-const RECEIVERS_MAX: usize = 8;
+/// Hosts that receive, or send, one transfer together.
+const HOSTS_MAX: usize = 8;
 
 /// What moves where.
 #[derive(Clone, Debug)]
@@ -79,7 +80,9 @@ pub struct Settings {
     /// destination's; none is that one alone.
     pub routes: Vec<Route>,
     /// `Send` has chunks of large files written by these receivers too, which share a file system
-    /// with the destination's; the path of each is where that sees the destination.
+    /// with the destination's; the path of each is where that sees the destination. `Get` has them
+    /// sent by these servers too, which have the same files at the same paths; the paths of these
+    /// are not used.
     pub others: Vec<Remote>,
     /// `Send` uses what the path has left, beside `rate`; `None` leaves it to others.
     pub spare: Option<Spare>,
@@ -194,7 +197,7 @@ impl Transfer {
         let pace = pace.with_spare(settings.spare.clone()).with_routes(&settings.routes);
         let pace = Arc::new(pace);
         let progress = Arc::new(Progress::default());
-        progress.hosts.name(receivers(&direction, &settings.others));
+        progress.hosts.name(hosts(&direction, &settings.others));
         let status = Status {
             state: TransferState::Connecting,
             started: false,
@@ -581,18 +584,10 @@ impl Shared {
         let open = |index| self.begin_to_reach(index);
         let names = self.settings.others.iter().map(Remote::to_string).collect();
         let others = Others { names, open: &open };
-        let lends = control.version() >= STRIPES;
-        if !lends && !others.names.is_empty() {
-            let (peer, speaks) = (control.peer(), control.version());
-            let words = format!(
-                "going on with {peer} alone: it speaks version {speaks} of the protocol, and files \
-                 are lent to other receivers from version {STRIPES} on"
-            );
-            (1..=others.names.len()).for_each(|place| self.progress.hosts.lose(place, &words));
-            self.progress.notice(words);
-        }
-        let others = (lends && !others.names.is_empty()).then_some(&others);
-        let how = How { hash: self.settings.hash, pace: &self.pace, recruits, others };
+        let others =
+            self.can_share(&control, STRIPES, "lent to other receivers").then_some(&others);
+        let (hash, pace) = (self.settings.hash, &self.pace);
+        let how = How { hash, pace, recruits, others, deals: false };
         let sent = send::send(&mut reader, &control, outlets, sources, how, &self.progress);
         if sent.is_err() && self.streams.broke() {
             let words = "no more streams: the transfer broke off each time that some had joined";
@@ -600,6 +595,23 @@ impl Shared {
         }
         sent?;
         self.progress.verdict()
+    }
+
+    /// Whether the first host lets others help, if there are any; where it is too old for that it is
+    /// used alone.
+    fn can_share(&self, control: &ControlWriter, since: u16, files_are: &str) -> bool {
+        let others = self.settings.others.len();
+        if others == 0 || control.version() >= since {
+            return others > 0;
+        }
+        let (peer, speaks) = (control.peer(), control.version());
+        let words = format!(
+            "going on with {peer} alone: it speaks version {speaks} of the protocol, and files are \
+             {files_are} from version {since} on"
+        );
+        (1..=others).for_each(|place| self.progress.hosts.lose(place, &words));
+        self.progress.notice(words);
+        false
     }
 
     /// Makes more data connections in a thread that nobody waits for: where the path fails they
@@ -617,7 +629,7 @@ impl Shared {
         joining
     }
 
-    /// Opens a session with one of the other receivers, in a thread that nobody waits for.
+    /// Opens a session with one of the other hosts, in a thread that nobody waits for.
     fn begin_to_reach(self: &Arc<Self>, index: usize) -> Opening {
         let (made, opening) = mpsc::channel();
         let shared = Arc::clone(self);
@@ -631,26 +643,38 @@ impl Shared {
     fn reach(&self, remote: &Remote) -> Result<HelperSession, TransferError> {
         let dialer = self.dialer(remote);
         let mut session = dialer.open(&[remote.port], self.settings.streams, None)?;
-        if session.control.version() < STRIPES {
-            let (peer, item) = (session.control.peer().to_owned(), "several receivers");
+        let options = self.options(&session);
+        let (since, item, request) = match &self.direction {
+            Direction::Send { .. } => {
+                let destination = remote.path.clone();
+                (STRIPES, "several receivers", Message::Assist { destination, options })
+            }
+            Direction::Get { sources, .. } => {
+                let (sources, options) = (sources.clone(), told_to_server(options));
+                (DEALS, "several senders", Message::Supply { sources, options })
+            }
+        };
+        if session.control.version() < since {
+            let peer = session.control.peer().to_owned();
             return Err(TransferError::TooOld { peer, item });
         }
-        let (destination, options) = (remote.path.clone(), self.options(&session));
-        session.request(&Message::Assist { destination, options })?;
+        session.request(&request)?;
         let Session { reader, control, data, .. } = session;
+        if matches!(self.direction, Direction::Get { .. }) {
+            self.status().ports.extend(data.iter().filter_map(|one| ports(&one.socket)));
+        }
         Ok(HelperSession { reader, control, data })
     }
 
     fn get(
-        &self,
+        self: &Arc<Self>,
         mut session: Session,
         sources: &[Vec<u8>],
         destination: &Destination,
     ) -> Result<(), TransferError> {
         let (sources, options) = (sources.to_vec(), self.options(&session));
         require(&session, options.checksum, "--checksum")?;
-        // What a receiver does is no business of the server's.
-        let told = Options { checksum: false, read_back: false, ..options.clone() };
+        let told = told_to_server(options.clone());
         session.request(&Message::Get { sources, options: told })?;
         self.set_state(TransferState::Running);
         self.pace.tell(session.control.clone());
@@ -660,7 +684,15 @@ impl Shared {
             let (peer, what) = (control.peer().to_owned(), "only what is sent has more streams");
             Err(TransferError::Unexpected { peer, what })
         };
-        receive::receive(reader, control, data, destination, &options, &self.progress, &nobody)?;
+        let open = |index| self.begin_to_reach(index);
+        let names = self.settings.others.iter().map(Remote::to_string).collect();
+        let others = Others { names, open: &open };
+        let silence = control::duration(self.settings.silence);
+        let several = self.can_share(control, DEALS, "sent by other hosts too");
+        let sources =
+            several.then_some(receive::Sources { others: &others, pace: &self.pace, silence });
+        let more = (&nobody as &receive::Join<'_>, sources);
+        receive::receive(reader, control, data, destination, &options, &self.progress, more)?;
         self.progress.verdict()
     }
 
@@ -730,6 +762,11 @@ fn require(session: &Session, wanted: bool, item: &'static str) -> Result<(), Tr
     Ok(())
 }
 
+/// What a receiver does is no business of the server's.
+fn told_to_server(options: Options) -> Options {
+    Options { checksum: false, read_back: false, ..options }
+}
+
 /// Spare connections are of this end, which sends; a session has only so many in all.
 fn check_spare(direction: &Direction, settings: &Settings) -> Result<(), TransferError> {
     let Some(spare) = &settings.spare else {
@@ -754,37 +791,37 @@ fn check_routes(direction: &Direction, settings: &Settings) -> Result<(), Transf
     route::check(&settings.routes)
 }
 
-/// Other receivers write what is sent to them, which is checked by its hash.
+/// Other hosts take or send a part, which is checked by its hash.
 fn check_others(direction: &Direction, settings: &Settings) -> Result<(), TransferError> {
-    let Some(last) = settings.others.last() else {
+    if settings.others.is_empty() {
         return Ok(());
-    };
-    if matches!(direction, Direction::Get { .. }) {
-        let (item, value) = ("receivers", last.to_string());
-        return Err(TransferError::Setting { item, value, why: "one receives, which is this one" });
     }
-    let all = receivers(direction, &settings.others);
+    let all = hosts(direction, &settings.others);
     let twice = (1..all.len()).find(|index| all[..*index].contains(&all[*index]));
     let why = match twice {
         Some(index) => {
-            let (item, value) = ("receiver", all[index].clone());
+            let (item, value) = ("host", all[index].clone());
             return Err(TransferError::Setting { item, value, why: "it is there twice" });
         }
-        None if all.len() > RECEIVERS_MAX => "8 are allowed",
-        None if settings.hash == HashKind::None => "what several write is checked by its hash",
+        None if all.len() > HOSTS_MAX => "8 are allowed",
+        None if settings.hash == HashKind::None => {
+            "what several take or send is checked by its hash"
+        }
         None if !settings.routes.is_empty() => "routes lead to one",
         None if settings.spare.is_some() => "spare connections lead to one",
         None => return Ok(()),
     };
-    let (item, value) = ("receivers", all.len().to_string());
+    let (item, value) = ("hosts", all.len().to_string());
     Err(TransferError::Setting { item, value, why })
 }
 
-/// The names of all hosts that receive together; none where one does.
-fn receivers(direction: &Direction, others: &[Remote]) -> Vec<String> {
+/// The names of all hosts that receive, or send, together; none where one does.
+fn hosts(direction: &Direction, others: &[Remote]) -> Vec<String> {
     match direction {
-        Direction::Send { destination, .. } if !others.is_empty() => {
-            [destination].into_iter().chain(others).map(Remote::to_string).collect()
+        Direction::Send { destination: first, .. } | Direction::Get { remote: first, .. }
+            if !others.is_empty() =>
+        {
+            [first].into_iter().chain(others).map(Remote::to_string).collect()
         }
         _ => Vec::new(),
     }

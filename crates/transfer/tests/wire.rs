@@ -95,6 +95,30 @@ fn session_message() -> impl Strategy<Value = Message> {
         any::<u16>().prop_map(|streams| Message::Joined { streams }),
         (vec(any::<u8>(), 0..99), options())
             .prop_map(|(destination, options)| Message::Assist { destination, options }),
+        (vec(vec(any::<u8>(), 0..99), 0..5), options())
+            .prop_map(|(sources, options)| Message::Supply { sources, options }),
+    ]
+}
+
+fn deal_message() -> impl Strategy<Value = Message> {
+    let (file, helper) = (any::<u64>, || 0..64u8);
+    let run = any::<(u64, u64)>().prop_map(|(first, count)| ChunkRun { first, count });
+    prop_oneof![
+        (helper(), any::<u16>()).prop_map(|(helper, chunks)| Message::Ask { helper, chunks }),
+        (file(), helper(), any::<u64>(), vec(any::<[u8; 32]>(), 0..5)).prop_map(
+            |(file, helper, first, hashes)| Message::Dealt { file, helper, first, hashes }
+        ),
+        (file(), vec(any::<u64>(), 0..5))
+            .prop_map(|(file, chunks)| Message::Return { file, chunks }),
+        (file(), path(), any::<u64>(), time(), run).prop_map(
+            |(file, path, size_bytes, modified_ns, run)| Message::Want {
+                file,
+                path,
+                size_bytes,
+                modified_ns,
+                run,
+            }
+        ),
     ]
 }
 
@@ -164,7 +188,7 @@ fn file_message() -> impl Strategy<Value = Message> {
 }
 
 fn any_message() -> impl Strategy<Value = Message> {
-    prop_oneof![session_message(), file_message(), stripe_message()]
+    prop_oneof![session_message(), file_message(), stripe_message(), deal_message()]
 }
 
 fn header() -> impl Strategy<Value = FrameHeader> {
@@ -225,7 +249,7 @@ proptest! {
 
     #[test]
     fn known_kinds_with_arbitrary_fields_do_not_panic(
-        kind in prop_oneof![1..4u8, 16..21u8, 32..48u8, 48..60u8],
+        kind in prop_oneof![1..4u8, 16..22u8, 32..48u8, 48..64u8],
         fields in vec(any::<u8>(), 0..300),
     ) {
         decode_like_the_fuzzer(&[&[kind], &fields[..]].concat());

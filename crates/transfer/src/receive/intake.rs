@@ -182,7 +182,7 @@ impl<'a> Intake<'a> {
             each(position as u64, &self.buffer[self.start..self.start + count]);
             self.start += count;
             position += count;
-            self.reception.count_received(count as u64);
+            self.reception.count_content(count as u64);
         }
         Ok(())
     }
@@ -193,7 +193,7 @@ impl<'a> Intake<'a> {
         let verify = self.reception.hash == HashKind::Blake3;
         let all = length + TRAILER_SIZE;
         self.have(all, PIECE.max(all + HEADER_SIZE))?;
-        self.reception.count_received(length as u64);
+        self.reception.count_content(length as u64);
         let content = self.start..self.start + length;
         self.start = content.end;
         let trailer = self.trailer()?;
@@ -304,7 +304,7 @@ impl<'a> Intake<'a> {
         if !here.is_empty() {
             left -= here.len();
             self.start = here.end;
-            self.reception.count_received(here.len() as u64);
+            self.reception.count_content(here.len() as u64);
             if let Err(error) = file.file.write_all_at(&self.buffer[here.clone()], offset) {
                 self.discard(left)?;
                 return Ok(Err(error));
@@ -320,7 +320,7 @@ impl<'a> Intake<'a> {
                 return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
             }
             left -= count;
-            self.reception.count_received(count as u64);
+            self.reception.count_content(count as u64);
             if let Err(error) = drain(out, file, &mut offset, count) {
                 // The pipe holds the rest of what was taken; a new one starts clean.
                 self.pipe = None;
@@ -388,7 +388,10 @@ impl<'a> Intake<'a> {
 }
 
 /// Makes room for a claimed chunk.
-fn make_ready(file: &Partial, header: &FrameHeader) -> Result<Option<Lease>, FileFailure> {
+pub(super) fn make_ready(
+    file: &Partial,
+    header: &FrameHeader,
+) -> Result<Option<Lease>, FileFailure> {
     let (path, length) = (&file.entry.path, u64::from(header.length));
     let lease = file.make_room(header.offset, length);
     let lease = lease.map_err(|shortage| shortage.failure_of(path))?;

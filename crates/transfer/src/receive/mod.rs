@@ -4,13 +4,16 @@
 //! connection takes content in ([`intake`]); a ticker reports progress ([`report`]), which is also
 //! the sign of life. Where whole files are to be read, one more thread does that ([`inspect`]),
 //! which also looks for what other receivers have written to a file ([`stripe`]) that was lent to
-//! them ([`lease`]). Such another receiver does no more than that ([`mod@assist`]).
+//! them ([`lease`]). Such another receiver does no more than that ([`mod@assist`]). Where other senders
+//! help the first one, each has a thread, and data connections of its own ([`draw`]).
 
 mod abort;
 mod admission;
 mod assist;
 mod conclude;
 mod directory;
+mod draw;
+mod helper;
 mod inspect;
 mod intake;
 mod lease;
@@ -34,6 +37,7 @@ use crate::bounds::Bounds;
 use crate::connection::Connection;
 use crate::control::{ControlReader, ControlWriter};
 use crate::error::{ErrorClass, FileFailure, TransferError};
+use crate::pace::Pace;
 use crate::progress::Progress;
 use crate::room::{Held, Rooms};
 use crate::root::Root;
@@ -45,6 +49,8 @@ use crate::wire::{
 use admission::Admission;
 pub(crate) use assist::assist;
 use directory::{Directories, Parent};
+pub(crate) use draw::Sources;
+use helper::Helper;
 use inspect::{Candidate, Job};
 use partial::Partial;
 pub(crate) use stage::{is_stage_name, remove_expired};
@@ -95,6 +101,11 @@ struct Reception {
     checksum: bool,
     read_back: bool,
     lends: bool,
+    helpers: Vec<Helper>,
+    /// Of the other senders, if there are any.
+    pace: Option<Arc<Pace>>,
+    /// Threads of other senders that have not ended.
+    drawing: AtomicUsize,
     directories: Directories,
     root: Arc<Root>,
     base: RelativePath,
@@ -131,6 +142,8 @@ pub(crate) type Join<'a> = dyn Fn(usize, u16) -> Result<Vec<Connection>, Transfe
 /// Receives one operation's files; returns the data connections for the next one. What became of
 /// each file stands in `progress`, whose verdict is the operation's. `join` has connections that
 /// the sender says have joined since, told how many are at work; they are for this operation alone.
+/// Other senders come from `sources`; they are for an operation with hashes, of a first sender of
+/// version [`DEALS`](crate::wire::DEALS).
 pub(crate) fn receive(
     reader: &mut ControlReader,
     control: &ControlWriter,
@@ -138,12 +151,17 @@ pub(crate) fn receive(
     destination: &Destination,
     options: &Options,
     progress: &Arc<Progress>,
-    join: &Join<'_>,
+    (join, sources): (&Join<'_>, Option<Sources<'_>>),
 ) -> Result<Vec<Connection>, TransferError> {
     let Message::Begin { single_file } = expect_past_pings(reader)? else {
         return Err(reader.unexpected("the first message was not the beginning"));
     };
-    let reception = Reception::new(control, destination, options, progress, single_file);
+    let mut reception = Reception::new(control, destination, options, progress, single_file);
+    if let Some(Sources { others, pace, .. }) = sources {
+        let each = others.names.iter().enumerate();
+        reception.helpers = each.map(|(number, name)| Helper::new(number, name)).collect();
+        reception.pace = Some(Arc::clone(pace));
+    }
     reception.intakes.store(data.len(), Relaxed);
     let reception = &reception;
     let result = thread::scope(|scope| {
@@ -156,6 +174,9 @@ pub(crate) fn receive(
             reception.begin(scope, || reception.take_in(one)).map(|intake| (socket, intake))
         });
         let mut intakes: Vec<_> = begun.collect();
+        if let Some(sources) = sources {
+            reception.draw_from_all(scope, sources);
+        }
         let followed = reception.follow(reader, &mut |more| {
             let joined = join(reception.intakes.load(Relaxed), more)?;
             reception.intakes.fetch_add(joined.len(), Relaxed);
@@ -175,7 +196,9 @@ pub(crate) fn receive(
         });
         if followed.is_ok() {
             reception.await_delivery(&sockets);
+            reception.part_with_helpers();
         }
+        reception.end_helpers();
         for (_, intake) in intakes {
             intake.join().expect("intake threads do not panic");
         }
@@ -232,6 +255,9 @@ impl Reception {
             sync: options.sync,
             checksum: options.checksum,
             read_back: options.read_back,
+            helpers: Vec::new(),
+            pace: None,
+            drawing: AtomicUsize::new(0),
             lends: destination.lends
                 && control.version() >= STRIPES
                 && options.hash == HashKind::Blake3,
@@ -301,6 +327,9 @@ impl Reception {
                 }
                 Message::Written { file, chunks } if self.lends => {
                     self.note_written(file, chunks);
+                }
+                Message::Dealt { file, helper, first, hashes } if !self.helpers.is_empty() => {
+                    self.take_dealt(reader, (file, helper), first, &hashes)?;
                 }
                 Message::Finish => return Ok(directories),
                 Message::Ping | Message::SetRate { .. } | Message::SetCongestion { .. } => {}

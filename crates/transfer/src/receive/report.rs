@@ -19,6 +19,7 @@ impl Reception {
     /// The thread that reports.
     pub(super) fn tick(&self) {
         let mut said = Instant::now();
+        let mut beaten = said;
         let mut last = (0, 0);
         loop {
             let over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
@@ -29,6 +30,10 @@ impl Reception {
                 return;
             }
             drop(over);
+            if beaten.elapsed() >= HEARTBEAT {
+                beaten = Instant::now();
+                self.beat_helpers();
+            }
             let now = (self.received.load(Relaxed), self.durable.load(Relaxed));
             if now != last || said.elapsed() >= HEARTBEAT || !self.settled().is_empty() {
                 (last, said) = (now, Instant::now());
@@ -105,6 +110,12 @@ impl Reception {
             _ => None,
         };
         self.files().values().filter_map(partial).collect()
+    }
+
+    /// Content came from the first sender.
+    pub(super) fn count_content(&self, bytes: u64) {
+        self.count_received(bytes);
+        self.progress.hosts.add(0, bytes);
     }
 
     pub(super) fn count_received(&self, bytes: u64) {

@@ -104,6 +104,7 @@ impl Sending {
         }
         drop(files);
         self.queue.push_large(large);
+        self.may_deal();
     }
 }
 

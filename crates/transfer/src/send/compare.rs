@@ -49,7 +49,7 @@ impl Sending {
         let file = outgoing.root.file(&outgoing.path, outgoing.links).map_err(failed)?;
         let file = File::from(file);
         let size = outgoing.entry.size_bytes;
-        let hash = root::hash_of(&file, size, &|| !self.files().over).map_err(failed)?;
+        let hash = root::hash_of(&file, size, &|| self.deal()).map_err(failed)?;
         let stat = rustix::fs::fstat(&file).map_err(|error| failed(error.into()))?;
         if self.files().over {
             return Ok(None);

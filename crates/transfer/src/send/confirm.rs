@@ -1,4 +1,4 @@
-//! Hashes what is not sent, and lets files take their names once they are confirmed.
+//! Hashes what is not sent from here, and lets files take their names once they are confirmed.
 
 use super::large::LargeFile;
 use super::{Outgoing, Sending, Stage, Unhashed};
@@ -9,12 +9,13 @@ impl Sending {
     /// The thread that hashes what is not sent, while the rest is on its way.
     pub(super) fn hash_unsent(&self) -> Result<(), TransferError> {
         loop {
-            self.wait_until(|files| !files.unhashed.is_empty());
-            let mut files = self.files();
-            let next = files.unhashed.pop_front().filter(|_| !files.over);
-            drop(files);
+            self.wait_until(|files| !files.unhashed.is_empty() || files.may_deal);
+            if !self.deal() {
+                return Ok(());
+            }
+            let next = self.files().unhashed.pop_front();
             match next {
-                None => return Ok(()),
+                None => {}
                 Some(Unhashed::Resumed(large)) => self.confirm(&large)?,
                 Some(Unhashed::Alike(number)) => self.compare(number)?,
             }
@@ -23,9 +24,9 @@ impl Sending {
 
     /// Hashes what an earlier attempt delivered of a file.
     fn confirm(&self, large: &LargeFile) -> Result<(), TransferError> {
-        let going = || !self.files().over;
-        match large.hash_resumed(&going) {
-            Ok(()) if !going() => Ok(()),
+        // Whoever asks for chunks waits for no file to be read to its end.
+        match large.hash_resumed(&|| self.deal()) {
+            Ok(()) if self.files().over => Ok(()),
             Ok(()) => {
                 large.set_confirmed();
                 self.commit(large)

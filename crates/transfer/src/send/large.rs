@@ -1,6 +1,6 @@
 //! A file of several chunks on its way out.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -18,6 +18,9 @@ use crate::wire::{CHUNK_SIZE, ChunkRun, FileEntry, HOLE_CHUNKS};
 /// How many runs of missing chunks are looked through for content; others send what is before it.
 const RUNS_AHEAD: usize = 64;
 
+/// Another sender is dealt at most this part of what is left of a file.
+const DEALT_OF_LEFT: u64 = 8;
+
 /// Bytes of a large file that one connection sends next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Span {
@@ -34,6 +37,8 @@ pub(crate) struct LargeFile {
     version: FileVersion,
     shown: String,
     runs: Mutex<VecDeque<ChunkRun>>,
+    /// Chunks that other senders send.
+    dealt: Mutex<HashSet<u64>>,
     /// What the receiver has of an earlier attempt is to be hashed here too.
     resumed: Option<Vec<ChunkRun>>,
     /// Nothing is hashed on its way, so all of it is hashed for the commit.
@@ -88,6 +93,7 @@ impl LargeFile {
             version,
             shown,
             runs: Mutex::new(missing.iter().copied().collect()),
+            dealt: Mutex::default(),
             hashes,
             commit: Mutex::new(Commit { received: false, confirmed, begun: false }),
             hashed_apart,
@@ -118,6 +124,30 @@ impl LargeFile {
     /// The place and length of the next chunk that is no hole; holes are left to others. `None`:
     /// there is none near.
     pub(crate) fn next_content(&self) -> Option<(u64, usize)> {
+        let offset = self.next_contents(1)?.first * CHUNK_SIZE;
+        Some((offset, CHUNK_SIZE.min(self.entry.size_bytes - offset) as usize))
+    }
+
+    /// The next chunks in a row that are no holes, which another sender sends: at most so many, and
+    /// few where little is left, so that all senders end together.
+    pub(crate) fn deal(&self, most: u64) -> Option<ChunkRun> {
+        let runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        let left: u64 = runs.iter().map(|run| run.count).sum();
+        drop(runs);
+        let run = self.next_contents(most.min(left / DEALT_OF_LEFT).max(1))?;
+        let mut dealt = self.dealt.lock().unwrap_or_else(PoisonError::into_inner);
+        dealt.extend(run.first..run.first + run.count);
+        Some(run)
+    }
+
+    /// Chunks that were dealt are not any more; false if one was not.
+    pub(crate) fn take_dealt(&self, chunks: &[u64]) -> bool {
+        let mut dealt = self.dealt.lock().unwrap_or_else(PoisonError::into_inner);
+        chunks.iter().all(|chunk| dealt.remove(chunk))
+    }
+
+    /// The next chunks in a row that are no holes, at most so many.
+    fn next_contents(&self, most: u64) -> Option<ChunkRun> {
         if self.failed.load(Relaxed) {
             return None;
         }
@@ -128,15 +158,19 @@ impl LargeFile {
             if zeros == run.count {
                 continue;
             }
-            let chunk = run.first + zeros;
-            let rest = ChunkRun { first: chunk + 1, count: run.count - zeros - 1 };
+            let first = run.first + zeros;
+            let most = most.min(run.count - zeros);
+            let is_content =
+                |more: &u64| self.zero_chunks(ChunkRun { first: first + more, count: 1 }) == 0;
+            let count = 1 + (1..most).take_while(is_content).count() as u64;
+            let next = first + count;
+            let rest = ChunkRun { first: next, count: run.count - zeros - count };
             let before = ChunkRun { first: run.first, count: zeros };
             runs.remove(index);
             for left in [rest, before].into_iter().filter(|run| run.count > 0) {
                 runs.insert(index, left);
             }
-            let offset = chunk * CHUNK_SIZE;
-            return Some((offset, CHUNK_SIZE.min(self.entry.size_bytes - offset) as usize));
+            return Some(ChunkRun { first, count });
         }
         None
     }
@@ -331,6 +365,36 @@ mod tests {
                 Span::Zeros { offset: 60 * chunk, length: 40 * chunk + 5 },
             ]
         );
+    }
+
+    #[test]
+    fn what_is_dealt_is_content_in_a_row_and_comes_back_once() {
+        let run = |first, count| ChunkRun { first, count };
+        let file = sparse_file(80 * CHUNK_SIZE, &[run(0, 80)]);
+        for chunk in [6, 7, 9] {
+            let place = chunk * CHUNK_SIZE;
+            std::os::unix::fs::FileExt::write_all_at(&file.file, b"x", place).unwrap();
+        }
+        assert_eq!(file.deal(2), Some(run(5, 2)));
+        assert_eq!(file.deal(64), Some(run(7, 1)));
+        assert_eq!(file.deal(64), Some(run(9, 1)));
+        assert_eq!(file.deal(64), None);
+        assert!(file.take_dealt(&[5, 9]));
+        assert!(!file.take_dealt(&[5]) && !file.take_dealt(&[8]));
+        file.put_back(5);
+        assert_eq!(file.deal(64), Some(run(5, 1)));
+        let spans = std::iter::from_fn(|| file.next_span());
+        assert!(spans.into_iter().all(|span| matches!(span, Span::Zeros { .. })));
+    }
+
+    #[test]
+    fn another_sender_is_dealt_little_where_little_is_left() {
+        let file = sparse_file(80 * CHUNK_SIZE, &[ChunkRun { first: 0, count: 80 }]);
+        let content = vec![1; (80 * CHUNK_SIZE) as usize];
+        std::os::unix::fs::FileExt::write_all_at(&file.file, &content, 0).unwrap();
+        let counts: Vec<u64> = std::iter::from_fn(|| file.deal(64)).map(|run| run.count).collect();
+        assert_eq!(counts[..4], [10, 8, 7, 6]);
+        assert_eq!((counts.last(), counts.iter().sum()), (Some(&1), 80));
     }
 
     #[test]

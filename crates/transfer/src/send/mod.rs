@@ -7,12 +7,14 @@
 //! looks after those ([`lane`], [`anew`]), and one more runs their congestion control where the
 //! kernel has none that yields ([`yielding`]). Where they go to several ports, one looks after
 //! those routes ([`routes`]). Where other receivers help the first one, each has a thread, and
-//! data connections of its own ([`stripe`]).
+//! data connections of its own ([`stripe`]). Where other senders help this one, chunks are dealt out
+//! to them ([`deal`]); such another sender sends those and nothing else ([`mod@supply`]).
 
 mod anew;
 mod answers;
 mod compare;
 mod confirm;
+mod deal;
 mod helper;
 mod lane;
 mod large;
@@ -25,6 +27,7 @@ mod recruit;
 mod routes;
 mod source;
 mod stripe;
+mod supply;
 mod walk;
 mod yielding;
 
@@ -40,14 +43,16 @@ use crate::connection::Connection;
 use crate::control::{ControlReader, ControlWriter, HEARTBEAT};
 use crate::error::{FileFailure, TransferError};
 use crate::file_version::FileVersion;
+use crate::hosts::Others;
 use crate::pace::Pace;
 use crate::progress::Progress;
 use crate::root::{Links, Root};
 use crate::route::Lost;
 use crate::threads;
 use crate::wire::{
-    CHUNK_SIZE, FailureCode, FileEntry, HashKind, MESSAGE_LIMIT, Message, RelativePath,
+    CHUNK_SIZE, DEALS, FailureCode, FileEntry, HashKind, MESSAGE_LIMIT, Message, RelativePath,
 };
+use deal::Ask;
 use helper::Helper;
 use lane::Lanes;
 use large::LargeFile;
@@ -56,7 +61,7 @@ use reach::Reach;
 use recruit::Crew;
 pub(crate) use recruit::{Joining, Recruits};
 pub(crate) use source::{Found, Source};
-pub(crate) use stripe::{HelperSession, Opening, Others};
+pub(crate) use supply::supply;
 pub(crate) use walk::Walk;
 
 /// How long the data connections may take to end after the receiver said that it has everything.
@@ -106,6 +111,10 @@ struct Files {
     helpers: usize,
     /// Files to be hashed of which the receiver has some, or one of the same size.
     unhashed: VecDeque<Unhashed>,
+    /// What is asked for on behalf of other senders.
+    asks: VecDeque<Ask>,
+    /// Something has come that may be dealt out.
+    may_deal: bool,
     over: bool,
 }
 
@@ -119,6 +128,8 @@ pub(crate) struct How<'a> {
     pub(crate) recruits: Option<&'a Recruits<'a>>,
     /// The other receivers; only for one route, without spare connections, and with hashes.
     pub(crate) others: Option<&'a Others<'a>>,
+    /// Other senders may have chunks dealt out, where the receiver speaks of that.
+    pub(crate) deals: bool,
 }
 
 /// What all threads of one sending operation share.
@@ -139,6 +150,7 @@ struct Sending {
     sockets: Mutex<Vec<Arc<TcpStream>>>,
     crew: Crew,
     helpers: Vec<Helper>,
+    deals: bool,
     /// The receiver was told that nothing more follows.
     finished: Mutex<bool>,
     failure: Mutex<Option<TransferError>>,
@@ -170,40 +182,14 @@ pub(crate) fn send(
     how: How<'_>,
     progress: &Arc<Progress>,
 ) -> Result<Vec<Connection>, TransferError> {
-    let How { hash, pace, recruits, others } = how;
-    let names = others.iter().flat_map(|others| &others.names);
-    let helpers: Vec<Helper> =
-        names.enumerate().map(|(number, name)| Helper::new(number, name)).collect();
-    let Outlets { mut data, promised, lost } = outlets;
-    let sockets: Vec<_> = data.iter().map(|one| Arc::clone(&one.socket)).collect();
-    pace.drive(sockets.clone(), promised)?;
-    let sending = Sending {
-        control: control.clone(),
-        hash,
-        pace: Arc::clone(pace),
-        progress: Arc::clone(progress),
-        queue: Queue::default(),
-        lanes: Lanes::new(&sockets, promised),
-        promised,
-        lost,
-        files: Mutex::new(Files {
-            outputs: data.len(),
-            helpers: helpers.len(),
-            ..Files::default()
-        }),
-        moved: Condvar::new(),
-        sockets: Mutex::new(sockets),
-        crew: Crew::new(data.len()),
-        helpers,
-        finished: Mutex::new(false),
-        failure: Mutex::new(None),
-    };
+    let How { pace, recruits, others, .. } = how;
+    let (sending, mut data) = Sending::new(control, outlets, how, progress)?;
     let sending = &sending;
     thread::scope(|scope| {
         sending.begin(scope, || sending.beat());
         sending.begin(scope, || sending.hash_unsent().unwrap_or_else(|error| sending.abort(error)));
         sending.begin(scope, || sending.plan(sources).unwrap_or_else(|error| sending.abort(error)));
-        if promised < data.len() {
+        if sending.promised < data.len() {
             sending.begin(scope, || sending.watch_lanes());
             if pace.yields() {
                 sending.begin(scope, || sending.pace_lanes());
@@ -239,6 +225,45 @@ pub(crate) fn send(
 }
 
 impl Sending {
+    /// Nothing of it has begun; with the connections that its content is to leave on.
+    fn new(
+        control: &ControlWriter,
+        outlets: Outlets,
+        how: How<'_>,
+        progress: &Arc<Progress>,
+    ) -> Result<(Self, Vec<Connection>), TransferError> {
+        let How { hash, pace, others, deals, .. } = how;
+        let names = others.iter().flat_map(|others| &others.names);
+        let helpers: Vec<Helper> =
+            names.enumerate().map(|(number, name)| Helper::new(number, name)).collect();
+        let Outlets { data, promised, lost } = outlets;
+        let sockets: Vec<_> = data.iter().map(|one| Arc::clone(&one.socket)).collect();
+        pace.drive(sockets.clone(), promised)?;
+        let sending = Self {
+            control: control.clone(),
+            hash,
+            pace: Arc::clone(pace),
+            progress: Arc::clone(progress),
+            queue: Queue::default(),
+            lanes: Lanes::new(&sockets, promised),
+            promised,
+            lost,
+            files: Mutex::new(Files {
+                outputs: data.len(),
+                helpers: helpers.len(),
+                ..Files::default()
+            }),
+            moved: Condvar::new(),
+            sockets: Mutex::new(sockets),
+            crew: Crew::new(data.len()),
+            helpers,
+            deals: deals && control.version() >= DEALS && hash == HashKind::Blake3,
+            finished: Mutex::new(false),
+            failure: Mutex::new(None),
+        };
+        Ok((sending, data))
+    }
+
     /// Has a thread of the operation do some work; where that cannot be, the operation ends.
     fn begin<'scope>(
         &self,
@@ -282,6 +307,12 @@ impl Sending {
                     self.take_lent(reader, file, helper, (exact, lease))?;
                 }
                 Message::Unseen { file, chunks } => self.take_unseen(reader, file, &chunks)?,
+                Message::Ask { helper, chunks } if self.deals => {
+                    self.note_ask(reader, helper, chunks)?;
+                }
+                Message::Return { file, chunks } if self.deals => {
+                    self.take_returned(reader, file, &chunks)?;
+                }
                 Message::Finished => return self.check_all_settled(reader),
                 Message::Ping => {}
                 _ => return Err(reader.unexpected("a message that only a sender sends")),

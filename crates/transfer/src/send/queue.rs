@@ -114,6 +114,11 @@ impl Queue {
         self.ready.notify_all();
     }
 
+    /// How many files and parts of files wait.
+    pub(crate) fn len(&self) -> usize {
+        self.lock().items.len()
+    }
+
     /// Whether no work waits now.
     pub(crate) fn is_empty(&self) -> bool {
         self.lock().items.is_empty()

@@ -8,7 +8,7 @@
 
 use std::net::TcpStream;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::RecvTimeoutError;
 use std::thread::Scope;
 
 use super::helper::{Ahead, Helper, Left, Next, Standing, UnderWay};
@@ -18,28 +18,11 @@ use super::output::Output;
 use super::queue::Look;
 use super::{Outgoing, PARTING, Sending, Stage};
 use crate::connection::Connection;
-use crate::control::{self, ControlReader, ControlWriter};
+use crate::control::{self, ControlReader};
 use crate::error::TransferError;
+use crate::hosts::{HelperSession, Opening};
 use crate::threads;
 use crate::wire::{CHUNK_SIZE, MESSAGE_LIMIT, Message};
-
-/// Another receiver that is ready to be lent files.
-pub(crate) struct HelperSession {
-    pub(crate) reader: ControlReader,
-    pub(crate) control: ControlWriter,
-    pub(crate) data: Vec<Connection>,
-}
-
-/// A session that is being opened, or why there is none.
-pub(crate) type Opening = Receiver<Result<HelperSession, TransferError>>;
-
-/// The other receivers of an operation.
-pub(crate) struct Others<'a> {
-    /// What people call each.
-    pub(crate) names: Vec<String>,
-    /// Begins to open a session with one of them.
-    pub(crate) open: &'a (dyn Fn(usize) -> Opening + Sync),
-}
 
 impl Sending {
     /// The thread of one of the other receivers.
@@ -264,7 +247,7 @@ impl Sending {
         self.progress.take_back(left.min(CHUNK_SIZE));
     }
 
-    fn send_again(&self, file: &Arc<LargeFile>, chunk: u64) {
+    pub(super) fn send_again(&self, file: &Arc<LargeFile>, chunk: u64) {
         file.put_back(chunk);
         self.queue.push_large(Arc::clone(file));
     }

@@ -25,7 +25,7 @@ use crate::send::{self, How, Source};
 use crate::socket;
 use crate::streams::{STREAMS_MAX, check_streams};
 use crate::transfer::check_read_back;
-use crate::wire::{MESSAGE_LIMIT, Message, Options, RelativePath, STRIPES};
+use crate::wire::{DEALS, MESSAGE_LIMIT, Message, Options, RelativePath, STRIPES};
 
 /// A session without a request for this long in all is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -91,9 +91,12 @@ impl Session<'_> {
                 ("assist", printable_bytes(destination), result)
             }
             Message::Get { sources, options } => {
-                let result = self.get(reader, sources, options, &progress);
-                let sources: Vec<String> = sources.iter().map(|one| printable_bytes(one)).collect();
-                ("get", sources.join("\", \""), result)
+                let result = self.get(reader, sources, options, &progress, true);
+                ("get", shown(sources), result)
+            }
+            Message::Supply { sources, options } if self.control.version() >= DEALS => {
+                let result = self.get(reader, sources, options, &progress, false);
+                ("supply", shown(sources), result)
             }
             Message::Catalogue { place, options } => {
                 let result = self.tell(place, options, &mut hashed);
@@ -152,8 +155,9 @@ impl Session<'_> {
             check_streams((at_work + usize::from(more)).div_ceil(2))?;
             self.await_joined(more.into())
         };
+        let alone = (&join as &receive::Join<'_>, None);
         self.data =
-            receive::receive(reader, control, data, &destination, &options, progress, &join)?;
+            receive::receive(reader, control, data, &destination, &options, progress, alone)?;
         Ok(())
     }
 
@@ -198,23 +202,30 @@ impl Session<'_> {
         })
     }
 
+    /// Sends files: all of them, or only chunks that are wanted beside what another server sends.
     fn get(
         &mut self,
         reader: &mut ControlReader,
         typed: &[Vec<u8>],
         options: &Options,
         progress: &Arc<Progress>,
+        all: bool,
     ) -> Result<(), TransferError> {
         let mut sources = Vec::new();
         for typed in typed {
             sources.push(self.source(typed, options)?);
         }
         let pace = Arc::new(Pace::new(Rate::from_bit_per_s(options.rate_bps), &options.congestion));
-        let data = send::Outlets::plain(self.gather(options.streams)?);
+        let data = self.gather(options.streams)?;
         self.control.send(&Message::Ready)?;
         let control = &self.control;
-        let how = How { hash: options.hash, pace: &pace, recruits: None, others: None };
-        let sent = send::send(reader, control, data, &sources, how, progress);
+        let hash = options.hash;
+        let how = How { hash, pace: &pace, recruits: None, others: None, deals: all };
+        let sent = if all {
+            send::send(reader, control, send::Outlets::plain(data), &sources, how, progress)
+        } else {
+            send::supply(reader, control, data, &sources, how, progress)
+        };
         pace.release();
         self.data = sent?;
         Ok(())
@@ -299,6 +310,11 @@ impl Session<'_> {
     fn denied(&self, why: &str) -> TransferError {
         TransferError::Denied { why: why.to_owned() }
     }
+}
+
+fn shown(sources: &[Vec<u8>]) -> String {
+    let sources: Vec<String> = sources.iter().map(|one| printable_bytes(one)).collect();
+    sources.join("\", \"")
 }
 
 /// The next message that is more than a sign of life; those do not move the deadline.

@@ -71,12 +71,8 @@ impl Message {
                 out.u8(16).bytes(destination);
                 options.encode(out);
             }
-            Self::Get { sources, options } => {
-                out.u8(17).list(sources, |out, source| {
-                    out.bytes(source);
-                });
-                options.encode(out);
-            }
+            Self::Get { sources, options } => encode_sources(out, 17, sources, options),
+            Self::Supply { sources, options } => encode_sources(out, 21, sources, options),
             Self::Catalogue { place, options } => {
                 out.u8(19).bytes(place);
                 options.encode(out);
@@ -188,12 +184,8 @@ impl Message {
                 destination: input.bytes("destination", PATH_LIMIT)?.to_vec(),
                 options: Options::decode(input)?,
             },
-            17 => Self::Get {
-                sources: input.list("sources", LIST_LIMIT, |input| {
-                    Ok(input.bytes("source", PATH_LIMIT)?.to_vec())
-                })?,
-                options: Options::decode(input)?,
-            },
+            17 => Self::Get { sources: sources(input)?, options: Options::decode(input)? },
+            21 => Self::Supply { sources: sources(input)?, options: Options::decode(input)? },
             20 => Self::Assist {
                 destination: input.bytes("destination", PATH_LIMIT)?.to_vec(),
                 options: Options::decode(input)?,
@@ -266,6 +258,17 @@ impl Message {
             kind => return Self::decode_stripe_fields(kind, input),
         })
     }
+}
+
+fn encode_sources(out: &mut Encoder, kind: u8, sources: &[Vec<u8>], options: &Options) {
+    out.u8(kind).list(sources, |out, source| {
+        out.bytes(source);
+    });
+    options.encode(out);
+}
+
+fn sources(input: &mut Decoder<'_>) -> Result<Vec<Vec<u8>>, WireError> {
+    input.list("sources", LIST_LIMIT, |input| Ok(input.bytes("source", PATH_LIMIT)?.to_vec()))
 }
 
 fn check_version(input: &mut Decoder<'_>) -> Result<(), WireError> {

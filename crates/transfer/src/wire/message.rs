@@ -1,6 +1,6 @@
 //! Messages of the control connection; `encoding` has them as bytes.
 
-use super::answer::{Answer, Settled};
+use super::answer::{Answer, ChunkRun, Settled};
 use super::entry::{DirectoryEntry, FileEntry, LinkEntry};
 use super::failure::FailureCode;
 use super::options::Options;
@@ -15,8 +15,10 @@ pub const DEMANDS: u16 = 3;
 pub const JOINS: u16 = 4;
 /// The first version whose receivers write one file together, where they share a file system.
 pub const STRIPES: u16 = 5;
+/// The first version whose senders deal out chunks of a file that others send, too.
+pub const DEALS: u16 = 6;
 /// The newest version that is spoken here.
-pub const NEWEST: u16 = STRIPES;
+pub const NEWEST: u16 = DEALS;
 /// The longest message in bytes, prefix excluded; the sender keeps batches far below.
 pub const MESSAGE_LIMIT: usize = 1 << 20;
 /// Bytes of the length prefix.
@@ -107,6 +109,16 @@ pub enum Message {
         /// The destination as typed for this server, as in `Put`.
         destination: Vec<u8>,
         /// Choices, of which `sync` and `streams` count.
+        options: Options,
+    },
+    /// Client to server: send chunks of files that another sender has on offer, of which this one
+    /// has the same; since version [`DEALS`], as all that is dealt out. After `Ready` the client
+    /// sends `Want`, `SetRate`, `SetCongestion`, `Ping` and `Finish`, the server `FileFailed`,
+    /// `Ping` and, at the end, `Finished`.
+    Supply {
+        /// The sources as typed for this server, as in `Get`.
+        sources: Vec<Vec<u8>>,
+        /// Choices, as in `Get`.
         options: Options,
     },
     /// Server to client: the request is accepted.
@@ -264,6 +276,44 @@ pub enum Message {
         file: u64,
         /// The chunks' numbers.
         chunks: Vec<u64>,
+    },
+    /// Receiver to sender: deal out chunks that another sender is to send.
+    Ask {
+        /// Which of the others, at most 63.
+        helper: u8,
+        /// The most chunks that are wanted.
+        chunks: u16,
+    },
+    /// Sender to receiver: these chunks are not sent here; it has read each of them.
+    Dealt {
+        /// The file's number.
+        file: u64,
+        /// Which of the others.
+        helper: u8,
+        /// The first chunk's number.
+        first: u64,
+        /// The hash of each, as in the trailer of its frame.
+        hashes: Vec<[u8; 32]>,
+    },
+    /// Receiver to sender: the other sender has not sent these chunks, which are to be sent here.
+    Return {
+        /// The file's number.
+        file: u64,
+        /// The chunks' numbers.
+        chunks: Vec<u64>,
+    },
+    /// Receiver to another sender: send these chunks of the file that is on offer elsewhere.
+    Want {
+        /// The file's number there.
+        file: u64,
+        /// As it was offered.
+        path: RelativePath,
+        /// As it was offered.
+        size_bytes: u64,
+        /// As it was offered.
+        modified_ns: i128,
+        /// The chunks.
+        run: ChunkRun,
     },
     /// A sign of life.
     Ping,

@@ -22,8 +22,8 @@ pub use frame::{
     CHUNK_SIZE, FrameHeader, FrameKind, FrameTrailer, HEADER_SIZE, HOLE_CHUNKS, TRAILER_SIZE,
 };
 pub use message::{
-    AGAIN, DEMANDS, JOINS, MESSAGE_LIMIT, Message, NEWEST, PREFIX_SIZE, Role, STRIPES, UNNUMBERED,
-    VERSION, WrittenChunk, greeting, version_of,
+    AGAIN, DEALS, DEMANDS, JOINS, MESSAGE_LIMIT, Message, NEWEST, PREFIX_SIZE, Role, STRIPES,
+    UNNUMBERED, VERSION, WrittenChunk, greeting, version_of,
 };
 pub use options::{HashKind, Options};
 pub use path::{NAME_LIMIT, PATH_LIMIT, RelativePath};

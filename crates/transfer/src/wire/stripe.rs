@@ -1,11 +1,14 @@
-//! Messages of a file that several receivers write together; `encoding` has all others.
+//! Messages of a file that several receivers write together, or several senders send; `encoding`
+//! has all others.
 
 use super::WireError;
+use super::answer::ChunkRun;
 use super::codec::{Decoder, Encoder, LIST_LIMIT};
+use super::entry::{far_time, read_far_time};
 use super::message::{Message, WrittenChunk};
 use super::path::{PATH_LIMIT, RelativePath};
 
-/// Receivers beside the first one.
+/// Receivers, or senders, beside the first one.
 const HELPERS_MAX: u8 = 64;
 
 impl Message {
@@ -35,6 +38,20 @@ impl Message {
                 out.u8(58).u64(*file);
             }
             Self::Stored { file, chunks } => encode_chunks(out, 59, *file, chunks),
+            Self::Ask { helper, chunks } => {
+                out.u8(60).u8(*helper).u16(*chunks);
+            }
+            Self::Dealt { file, helper, first, hashes } => {
+                out.u8(61).u64(*file).u8(*helper).u64(*first).list(hashes, |out, hash| {
+                    out.fixed(hash);
+                });
+            }
+            Self::Return { file, chunks } => encode_chunks(out, 62, *file, chunks),
+            Self::Want { file, path, size_bytes, modified_ns, run } => {
+                out.u8(63).u64(*file).bytes(path.as_bytes()).u64(*size_bytes);
+                far_time(out, *modified_ns);
+                out.u64(run.first).u64(run.count);
+            }
             _ => unreachable!("every other message is encoded elsewhere"),
         }
     }
@@ -71,6 +88,21 @@ impl Message {
             },
             58 => Self::Opened { file: input.u64()? },
             59 => Self::Stored { file: input.u64()?, chunks: chunks(input)? },
+            60 => Self::Ask { helper: helper(input)?, chunks: input.u16()? },
+            61 => Self::Dealt {
+                file: input.u64()?,
+                helper: helper(input)?,
+                first: input.u64()?,
+                hashes: input.list("dealt", LIST_LIMIT, Decoder::fixed)?,
+            },
+            62 => Self::Return { file: input.u64()?, chunks: chunks(input)? },
+            63 => Self::Want {
+                file: input.u64()?,
+                path: RelativePath::new(input.bytes("path", PATH_LIMIT)?)?,
+                size_bytes: input.u64()?,
+                modified_ns: read_far_time(input)?,
+                run: ChunkRun { first: input.u64()?, count: input.u64()? },
+            },
             kind => return Err(WireError::Value { field: "message kind", value: kind.into() }),
         })
     }

@@ -1,0 +1,225 @@
+//! Another sender, as the receiver knows it: what it was asked for and has not delivered.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::TcpStream;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::connection::Connection;
+use crate::control::ControlWriter;
+use crate::socket;
+use crate::wire::Message;
+
+/// What is asked for before it is known how fast it is.
+const FIRST_BATCH: u16 = 4;
+/// The most that is asked for at once.
+const BATCH_MAX: u16 = 64;
+/// So much of its time is asked for at once; twice as much may be under way.
+const BATCH_S: f64 = 0.5;
+/// Over which its speed is averaged.
+const WATCH: Duration = Duration::from_secs(4);
+
+/// One of the other senders.
+pub(super) struct Helper {
+    pub(super) number: u8,
+    pub(super) name: String,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    control: Option<ControlWriter>,
+    sockets: Vec<Arc<TcpStream>>,
+    /// So many chunks were asked for, and the first sender has not answered.
+    asked: Option<u16>,
+    /// The hashes of what it owes, by file and chunk.
+    under_way: HashMap<(u64, u64), [u8; 32]>,
+    /// What had come on its connections at the last look, and when it owed nothing, or some came.
+    arrived: u64,
+    moved: Option<Instant>,
+    speed: Speed,
+    /// It is asked for nothing more: it is lost, or all is done.
+    over: bool,
+}
+
+/// How many chunks came, and since when.
+#[derive(Default)]
+struct Speed {
+    since: Option<Instant>,
+    chunks: f64,
+}
+
+impl Speed {
+    fn begin(&mut self, now: Instant) {
+        (self.since, self.chunks) = (Some(now), 0.0);
+    }
+
+    fn count(&mut self, now: Instant) {
+        self.chunks += 1.0;
+        let Some(since) = self.since else { return };
+        if now - since > WATCH {
+            (self.since, self.chunks) = (Some(now - (now - since) / 2), self.chunks / 2.0);
+        }
+    }
+
+    /// How many chunks are to be asked for at once.
+    fn batch(&self, now: Instant) -> u16 {
+        match self.since {
+            Some(since) if self.chunks >= 2.0 => {
+                let per_s = self.chunks / (now - since).as_secs_f64().max(1e-3);
+                (per_s * BATCH_S).clamp(1.0, BATCH_MAX.into()) as u16
+            }
+            _ => FIRST_BATCH,
+        }
+    }
+}
+
+impl Helper {
+    pub(super) fn new(number: usize, name: &str) -> Self {
+        let number = u8::try_from(number).unwrap_or(u8::MAX);
+        Self { number, name: name.to_owned(), state: Mutex::default() }
+    }
+
+    /// Its place among all senders, of which the first one is 0.
+    pub(super) fn place(&self) -> usize {
+        usize::from(self.number) + 1
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// It is reached; false if nothing is to be done any more.
+    pub(super) fn begin(&self, control: &ControlWriter, sockets: &[Arc<TcpStream>]) -> bool {
+        let mut state = self.state();
+        state.control = Some(control.clone());
+        state.sockets = sockets.to_vec();
+        !state.over
+    }
+
+    pub(super) fn control(&self) -> Option<ControlWriter> {
+        self.state().control.clone()
+    }
+
+    pub(super) fn tell(&self, message: &Message) {
+        // Whoever reads from it finds out.
+        self.control().map(|control| control.send(message));
+    }
+
+    /// How many chunks the first sender is to be asked for now, if any.
+    pub(super) fn next_ask(&self) -> Option<u16> {
+        let mut state = self.state();
+        let batch = state.speed.batch(Instant::now());
+        let has_enough = state.under_way.len() >= batch.into();
+        if state.over || state.asked.is_some() || has_enough || state.control.is_none() {
+            return None;
+        }
+        state.asked = Some(batch);
+        Some(batch)
+    }
+
+    /// The first sender has answered with so many chunks; false if that is not what was asked.
+    pub(super) fn take_answer(&self, chunks: usize) -> bool {
+        let asked = self.state().asked.take();
+        asked.is_some_and(|asked| (1..=asked.into()).contains(&chunks))
+    }
+
+    /// It owes these chunks from now on; false if it is asked for nothing more.
+    pub(super) fn owe(&self, file: u64, first: u64, hashes: &[[u8; 32]]) -> bool {
+        let mut state = self.state();
+        if state.over {
+            return false;
+        }
+        if state.under_way.is_empty() {
+            let now = Instant::now();
+            state.moved = Some(now);
+            state.speed.begin(now);
+        }
+        state.under_way.extend((first..).zip(hashes).map(|(chunk, hash)| ((file, chunk), *hash)));
+        true
+    }
+
+    /// A chunk comes: its hash as the first sender told it, and whether nothing else is owed.
+    /// `None`: it was not asked for.
+    pub(super) fn take(&self, file: u64, chunk: u64) -> Option<([u8; 32], bool)> {
+        let mut state = self.state();
+        let hash = state.under_way.remove(&(file, chunk))?;
+        state.speed.count(Instant::now());
+        Some((hash, state.under_way.is_empty()))
+    }
+
+    /// Whether it has owed something for so long, and not a byte has come. While paused it may.
+    pub(super) fn is_stuck(&self, silence: Duration, is_paused: bool) -> bool {
+        let mut state = self.state();
+        let arrived = state.sockets.iter().filter_map(|one| socket::bytes_received(one).ok()).sum();
+        if is_paused || arrived != std::mem::replace(&mut state.arrived, arrived) {
+            state.moved = Some(Instant::now());
+        }
+        let moved = state.moved.filter(|_| !state.under_way.is_empty());
+        moved.is_some_and(|moved| moved.elapsed() >= silence)
+    }
+
+    /// It is asked for nothing more; what it owes, by file, the first time.
+    pub(super) fn end(&self) -> Option<BTreeMap<u64, Vec<u64>>> {
+        let mut state = self.state();
+        let was_over = std::mem::replace(&mut state.over, true);
+        if let Some(control) = &state.control {
+            control.shut_down();
+        }
+        state.sockets.iter().for_each(|socket| Connection::shut_down(socket));
+        let mut owed: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+        for (file, chunk) in std::mem::take(&mut state.under_way).into_keys() {
+            owed.entry(file).or_default().push(chunk);
+        }
+        (!was_over).then_some(owed)
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.state().over
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_much_is_asked_for_as_comes_in_half_a_second() {
+        let began = Instant::now();
+        let mut speed = Speed::default();
+        assert_eq!(speed.batch(began), FIRST_BATCH);
+        speed.begin(began);
+        let mut now = began;
+        let mut come = |count: usize, pause_ms: u64| {
+            for _ in 0..count {
+                now += Duration::from_millis(pause_ms);
+                speed.count(now);
+            }
+            speed.batch(now)
+        };
+        assert_eq!(come(1, 10), FIRST_BATCH);
+        assert_eq!(come(49, 10), 50);
+        assert_eq!(come(1000, 1), BATCH_MAX);
+        // What was long ago counts less and less.
+        assert!(come(40, 1000) <= 1);
+        assert!(come(40, 50) >= 5);
+    }
+
+    #[test]
+    fn only_what_was_asked_for_is_taken_and_each_chunk_once() {
+        let helper = Helper::new(2, "dtn3:7411");
+        assert_eq!((helper.place(), helper.next_ask()), (3, None));
+        assert!(!helper.take_answer(1), "nothing was asked");
+        assert!(helper.owe(7, 10, &[[1; 32], [2; 32]]));
+        assert_eq!(helper.take(7, 12), None);
+        assert_eq!(helper.take(8, 10), None);
+        assert_eq!(helper.take(7, 11), Some(([2; 32], false)));
+        assert_eq!(helper.take(7, 11), None);
+        assert!(!helper.is_stuck(Duration::from_secs(60), false));
+        assert!(helper.is_stuck(Duration::ZERO, false));
+        assert_eq!(helper.end(), Some(BTreeMap::from([(7, vec![10])])));
+        assert!(!helper.owe(7, 20, &[[1; 32]]));
+        assert_eq!(helper.end(), None);
+        assert!(!helper.is_stuck(Duration::ZERO, false));
+    }
+}
