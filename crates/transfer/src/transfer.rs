@@ -597,8 +597,8 @@ impl Shared {
         self.progress.verdict()
     }
 
-    /// Whether the first host lets others help, if there are any; where it is too old for that it is
-    /// used alone.
+    /// Whether the first host lets others help, if there are any; where it is too old for that it
+    /// is used alone.
     fn can_share(&self, control: &ControlWriter, since: u16, files_are: &str) -> bool {
         let others = self.settings.others.len();
         if others == 0 || control.version() >= since {

@@ -4,8 +4,8 @@
 //! connection takes content in ([`intake`]); a ticker reports progress ([`report`]), which is also
 //! the sign of life. Where whole files are to be read, one more thread does that ([`inspect`]),
 //! which also looks for what other receivers have written to a file ([`stripe`]) that was lent to
-//! them ([`lease`]). Such another receiver does no more than that ([`mod@assist`]). Where other senders
-//! help the first one, each has a thread, and data connections of its own ([`draw`]).
+//! them ([`lease`]). Such another receiver does no more than that ([`mod@assist`]). Where other
+//! senders help the first one, each has a thread, and data connections of its own ([`draw`]).
 
 mod abort;
 mod admission;
@@ -102,7 +102,7 @@ struct Reception {
     read_back: bool,
     lends: bool,
     helpers: Vec<Helper>,
-    /// Of the other senders, if there are any.
+    /// What the other senders keep, if there are any.
     pace: Option<Arc<Pace>>,
     /// Threads of other senders that have not ended.
     drawing: AtomicUsize,
