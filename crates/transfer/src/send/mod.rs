@@ -7,8 +7,8 @@
 //! looks after those ([`lane`], [`anew`]), and one more runs their congestion control where the
 //! kernel has none that yields ([`yielding`]). Where they go to several ports, one looks after
 //! those routes ([`routes`]). Where other receivers help the first one, each has a thread, and
-//! data connections of its own ([`stripe`]). Where other senders help this one, chunks are dealt out
-//! to them ([`deal`]); such another sender sends those and nothing else ([`mod@supply`]).
+//! data connections of its own ([`stripe`]). Where other senders help this one, chunks are dealt
+//! out to them ([`deal`]); such another sender sends those and nothing else ([`mod@supply`]).
 
 mod anew;
 mod answers;
