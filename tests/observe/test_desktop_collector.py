@@ -1,6 +1,8 @@
 """The form on which people rate: what it keeps, and what it refuses."""
 
+import contextlib
 import json
+import socket
 import subprocess
 import sys
 
@@ -85,3 +87,18 @@ def test_a_wrong_condition_is_named(text, tmp_path, capsys):
     command = ["observe", "desktop", "collect", "--out", str(tmp_path / "x"), "--condition", text]
     assert main(command) == 2
     assert "NAME=PERCENT" in capsys.readouterr().err
+
+
+def test_a_head_without_end_is_cut_off_and_nobody_is_sent_elsewhere(served):
+    client, _ = served
+    with socket.create_connection((client.base_url.host, client.base_url.port)) as one:
+        one.settimeout(60)
+        one.sendall(b"GET /rate HTTP/1.1\r\n")
+        sent = 0
+        with contextlib.suppress(ConnectionError):
+            while sent < 40_000_000:
+                sent += one.send(b"a: b\r\n" * 10_000)
+        assert sent < 40_000_000
+    answer = client.get("/rate/", headers={"Host": "elsewhere.example"})
+    assert (answer.status_code, answer.headers.get("location")) == (404, None)
+    assert "5 excellent" in client.get("/rate", params=ASKED).text

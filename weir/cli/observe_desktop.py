@@ -459,7 +459,8 @@ def _configure_collect(commands: Any) -> None:
 def _collect(args: argparse.Namespace) -> int:
     import uvicorn
 
-    from weir import listener
+    from weir import descriptors, listener
+    from weir.calendar.rest.connections import Crowd, connections_of
     from weir.observe.desktop import collector
 
     app = collector.app(args.out, collector.conditions_of(args.condition))
@@ -469,7 +470,10 @@ def _collect(args: argparse.Namespace) -> int:
         address = f"{url}/rate?subject=1&activity=images&condition=NAME&iteration=1"
         facts = {"event": "listening", "url": url}
         print(output.json_line(facts) if args.json else f"open {address}", flush=True)
-        uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[taken])
+        # Those who rate come by a network on which others are, too.
+        bounded = connections_of(Crowd(descriptors.raise_limit()))
+        config = uvicorn.Config(app, http=bounded, log_level="warning")
+        uvicorn.Server(config).run(sockets=[taken])
     return 0
 
 

@@ -47,7 +47,7 @@ def app(path: Path, conditions: Mapping[str, float]) -> FastAPI:
         BadInput: the file cannot be written, or is another.
     """
     _begin(path)
-    service = FastAPI(openapi_url=None)
+    service = FastAPI(openapi_url=None, redirect_slashes=False)
     lock = threading.Lock()
 
     @service.get("/rate")
