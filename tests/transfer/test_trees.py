@@ -454,3 +454,24 @@ def test_whose_a_directorys_files_are_is_said_where_it_is(serve, tmp_path, way):
     assert weir(way, *ends, "--insecure").returncode == 0
     for path, mode in ((there / "tree", 0o3750), (there / "tree" / "new", 0o2700)):
         assert (stat.S_IMODE(path.stat().st_mode), path.stat().st_gid) == (mode, 1)
+
+
+@pytest.mark.parametrize("order", ["Dd", "dD"])
+def test_two_directories_that_are_one_there_are_no_success(serve, tmp_path, order):
+    """What came first was lost under what came last, and the transfer ended with 0."""
+    source, root = tmp_path / "tree", tmp_path / "root"
+    for name, content in (("D", "one"), ("d", "another")):
+        (source / name).mkdir(parents=True)
+        (source / name / "file").write_text(content)
+    real, link = order
+    (root / "tree" / real).mkdir(parents=True)
+    (root / "tree" / link).symlink_to(real)
+    server = serve("--root", root, "--insecure")
+    done = weir("send", source, f"{server.listen}/", "--insecure")
+    assert done.returncode == 5, done.stderr
+    assert "are one directory here" in done.stderr
+    # What a link leads to is used all the same where nothing else is there.
+    shutil.rmtree(source / real)
+    done = weir("send", source, f"{server.listen}/", "--insecure")
+    assert done.returncode == 0, done.stderr
+    assert (root / "tree" / real / "file").read_text() == (source / link / "file").read_text()

@@ -339,6 +339,13 @@ impl FileFailure {
         Self { code, message: format!("{what} \"{path}\": {error}") }
     }
 
+    /// Two directories of the sender's are one here, by a link or because names differ in case.
+    pub(crate) fn merged(one: &dyn std::fmt::Display, other: &dyn std::fmt::Display) -> Self {
+        let message =
+            format!("\"{one}\" and \"{other}\" are one directory here, with what came last in it");
+        Self { code: FailureCode::Storage, message }
+    }
+
     pub(crate) fn changed(path: &dyn std::fmt::Display) -> Self {
         let message = format!("\"{path}\" changed while it was read");
         Self { code: FailureCode::Changed, message }

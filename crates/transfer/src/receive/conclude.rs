@@ -1,5 +1,6 @@
 //! The end of an operation: what comes after the files, and the last word.
 
+use std::collections::HashMap;
 use std::net::TcpStream;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
@@ -10,7 +11,7 @@ use super::{Done, Reception, stage};
 use crate::connection::Connection;
 use crate::error::{FileFailure, TransferError};
 use crate::socket;
-use crate::wire::{DirectoryEntry, FailureCode, LinkEntry, Message, UNNUMBERED};
+use crate::wire::{DirectoryEntry, FailureCode, LinkEntry, Message, RelativePath, UNNUMBERED};
 
 /// Between the sender's last message and its last byte so much must arrive in each such span.
 const DELIVERY_WAIT: Duration = Duration::from_secs(60);
@@ -42,6 +43,7 @@ impl Reception {
 
     /// After the last byte: attributes of directories, then the last word.
     pub(super) fn conclude(&self, directories: &[DirectoryEntry]) -> Result<(), TransferError> {
+        let mut known: HashMap<(u64, u64), &RelativePath> = HashMap::new();
         for entry in directories {
             let made = self.target(&entry.path).and_then(|target| {
                 let storage =
@@ -50,6 +52,10 @@ impl Reception {
                 // A link within the root may lead back to it; its attributes are its owner's.
                 if self.root.is(directory.fd()).map_err(storage)? {
                     return Ok(());
+                }
+                let other = known.insert(directory.identity(), &entry.path);
+                if let Some(other) = other.filter(|other| **other != entry.path) {
+                    return Err(FileFailure::merged(&entry.path, other));
                 }
                 self.directories
                     .conclude(&target, entry.mode, entry.modified_ns)

@@ -41,6 +41,11 @@ impl Directory {
         self.fd.as_fd()
     }
 
+    /// What tells it from all others.
+    pub(crate) fn identity(&self) -> (u64, u64) {
+        self.identity
+    }
+
     /// The directory at `path`, which this is.
     pub(crate) fn at(&self, path: RelativePath) -> Parent {
         Parent { path, identity: self.identity }
