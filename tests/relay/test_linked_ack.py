@@ -10,12 +10,14 @@ import json
 import random
 import signal
 import socket
+import ssl
 import struct
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from linked_rig import (
@@ -355,6 +357,50 @@ def test_many_clients_at_once_are_served_both_ways(alone, tmp_path):
             client.close()
         until(lambda: ends.status()["ended"] == len(sizes), "all have ended in order")
         assert ends.status()["broken"] == 0
+
+
+def speaker(keys: Path, name: str, protocol: int) -> ssl.SSLContext:
+    """One who wants the other end to have a certificate of the same authority."""
+    context = ssl.SSLContext(protocol)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(keys / "ca.pem")
+    context.load_cert_chain(keys / f"{name}.pem", keys / f"{name}.key")
+    return context
+
+
+@needs_holding
+@pytest.mark.parametrize("linked", [None, "strict"])
+def test_tls_passes_as_it_is(alone, tmp_path, linked):
+    """Each end sees the other's certificate, and their secrets are the same: nobody is between."""
+    keys, size = tmp_path / "keys", 1_000_000
+    subprocess.run([*WEIR[:-1], "keys", "init", keys], check=True, capture_output=True)
+    seen = []
+
+    def serve() -> None:
+        of_server = speaker(keys, "server", ssl.PROTOCOL_TLS_SERVER)
+        with of_server.wrap_socket(listener.accept()[0], server_side=True) as server:
+            digest, left = hashlib.sha256(), size
+            while left and (data := server.recv(left)):
+                digest.update(data)
+                left -= len(data)
+            server.sendall(digest.digest())
+            seen.append((server.getpeercert(True), server.get_channel_binding()))
+
+    with listening() as listener, relayed(tmp_path, listener.getsockname()[1], linked) as ends:
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        of_client = speaker(keys, "client", ssl.PROTOCOL_TLS_CLIENT)
+        # The secret of a connection can be told up to this version.
+        of_client.maximum_version = ssl.TLSVersion.TLSv1_2
+        data = random.Random(4).randbytes(size)
+        with of_client.wrap_socket(ends.client()) as client:
+            client.sendall(data)
+            assert client.recv(100) == hashlib.sha256(data).digest()
+            secret = client.get_channel_binding()
+        thread.join(PATIENCE_S)
+        pem = (keys / "client.pem").read_text()
+        assert seen == [(ssl.PEM_cert_to_DER_cert(pem), secret)] and secret
 
 
 def answer_and_close(server: socket.socket) -> None:
