@@ -290,6 +290,20 @@ def test_whoever_changes_tokens_at_once_loses_none_and_brings_none_back(tmp_path
     assert {x.stat().st_mode & 0o777 for x in tmp_path.iterdir()} == {0o600}
 
 
+def test_a_token_file_that_a_link_leads_to_is_one_file(tmp_path):
+    """What was revoked under one of its names was known under the other."""
+    (tmp_path / "elsewhere").mkdir()
+    there, link = tmp_path / "elsewhere" / "tokens.json", tmp_path / "tokens.json"
+    link.symlink_to(there)
+    token = TokenFile(link).create("ana", "submit")
+    serving = TokenFile(there)
+    assert serving.find(token).name == "ana"
+    TokenFile(link).revoke("ana")
+    assert serving.find(token) is None
+    assert link.is_symlink()
+    assert {path.name for path in tmp_path.iterdir()} == {"elsewhere", "tokens.json"}
+
+
 @pytest.mark.parametrize(
     "entry",
     [

@@ -104,7 +104,7 @@ class TokenFile:
         token = f"weir-{secrets.token_urlsafe(32)}"
         digest = hashlib.sha256(token.encode()).hexdigest()
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._place().parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise BadInput(f"token file {self.path}: {error.strerror}") from None
         with self._alone():
@@ -125,6 +125,10 @@ class TokenFile:
         if all(identity.name != name for identity in self.identities()):
             raise BadInput(f'no token named "{name}" in {self.path}')
 
+    def _place(self) -> Path:
+        """The file itself: in place of a link, what is revoked would stay known elsewhere."""
+        return Path(os.path.realpath(self.path))
+
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
         """Keeps others from changing the file meanwhile: what one revokes, none writes back.
@@ -133,7 +137,7 @@ class TokenFile:
         """
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
-            descriptor = os.open(f"{self._name}.lock", flags, 0o600)
+            descriptor = os.open(f"{self._place()}.lock", flags, 0o600)
         except OSError as error:
             raise BadInput(f"token file {self.path}: {error.strerror}") from None
         try:
@@ -160,16 +164,16 @@ class TokenFile:
 
     def _write(self, identities: list[Identity]) -> None:
         text = json.dumps({"tokens": [asdict(identity) for identity in identities]}, indent=1)
-        temporary = None
+        temporary, place = None, self._place()
         try:
             # mkstemp makes the file readable by its owner only.
-            descriptor, name = tempfile.mkstemp(dir=self.path.parent, prefix=".tokens-")
+            descriptor, name = tempfile.mkstemp(dir=place.parent, prefix=".tokens-")
             temporary = Path(name)
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 file.write(text + "\n")
                 file.flush()
                 os.fsync(file.fileno())
-            temporary.replace(self.path)
+            temporary.replace(place)
         except OSError as error:
             if temporary is not None:
                 temporary.unlink(missing_ok=True)
