@@ -106,6 +106,18 @@ def test_the_paths_own_round_trip_says_which_meetings_count(tmp_path):
     assert "counts as 1 ms" in choice["why"]
 
 
+def test_a_table_of_another_version_is_told_and_the_file_goes_on(tmp_path, monkeypatch):
+    file = tmp_path / "table.json"
+    file.write_text('{"format": 1, "provenance": {}, "meetings": []}')
+    monkeypatch.setattr(Interaction, "shipped", lambda: Interaction.load(file))
+    with Sending(tmp_path, Told("B"), 1000, interaction=None) as sending:
+        (event,) = sending.finish()
+        assert sending.transfer.congestion() in (None, kernel_controls.default())
+    assert event["event"] == "fallback"
+    assert "table.json has format 1, this Weir reads 2: make it again" in event["reason"]
+    assert event["control"] == kernel_controls.default()
+
+
 @needs_bbr
 def test_the_connection_is_kept_and_silent_while_the_path_is_probed_again(tmp_path):
     told, size = Told("B", "C"), 20 * MIB
