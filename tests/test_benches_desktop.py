@@ -17,10 +17,11 @@ from weir.errors import BadInput, Unavailable, Unsupported
 SMALL = Sizes(("vnc", "rtp"), updates=20, piece=3)
 
 
-def update(late_s=0.0, dut=0.3, screen=0.3):
+def update(late_s=0.0, dut=0.3, screen=0.3, patient=None):
     """As `lossy` measures it; where both are told, the screen is late by so much."""
     shown = None if screen is None else screen + late_s
-    return {"fresh_dut": dut, "screen": shown, "waited": 0.001}
+    later = dut if patient is None else patient
+    return {"fresh_dut": dut, "patient_dut": later, "screen": shown, "waited": 0.001}
 
 
 def made(protocol, percent, updates, failed="", load=(1.0, 3.0)):
@@ -56,10 +57,14 @@ def test_shares_are_of_all_updates_and_distances_of_those_that_both_tell():
     found = desktop.nearness(pieces)
     assert (found.updates, found.untold) == (10, 1)
     assert (found.near, found.within) == (0.6, 0.8)
+    assert found.patient == 0.8
     assert found.median_s == pytest.approx(0.004)
     assert 0.016 < found.most_s < 0.4
     assert found.load == 4.0
     assert desktop.nearness([made("vnc", 0.0, [update(dut=None)])]).within == 0
+    # A pause longer than GAP had cut it.
+    cut = desktop.nearness([made("vnc", 10.0, [update(3.0, patient=3.3), update(0.4)])])
+    assert (cut.within, cut.patient) == (0.0, 0.5)
 
 
 def test_a_session_goes_on_where_it_was_stopped(carried, tmp_path):

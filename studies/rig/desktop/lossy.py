@@ -55,6 +55,9 @@ RULES = {
 }
 PAUSES_S = {VNC: 2.3, RDP: 2.3, RTP: 1.3}
 """How long the screen is still before the next task; longer than GAP."""
+PATIENT_NS = 10_000_000_000
+"""A GAP as long as TCP ever pauses here. Between tasks it is not waited for: as the screen has all
+of an update by then, only the next task's packets could follow."""
 _FIRST_DISPLAY, _DISPLAYS = 1000, 50_000
 _VNC_PORT, _RDP_PORT, _RTP_PORT, _RTP_PORTS = 5901, 3389, 6000, 10
 _DESKTOP, _SCREEN, _KEEPER = "desktop", "screen", "keeper"
@@ -116,6 +119,7 @@ class Measured:
         key: what was done.
         dut: VD-DUT, None where undefined.
         fresh_dut: without what was sent again though it had arrived.
+        patient_dut: the same with a GAP of 10 s.
         marker: RT-Marker; None where it got lost.
         server: until the server had painted.
         screen: until the screen showed all of it; None where it did not within a minute.
@@ -130,6 +134,7 @@ class Measured:
     key: str
     dut: float | None
     fresh_dut: float | None
+    patient_dut: float | None
     marker: float | None
     server: float
     screen: float | None
@@ -482,16 +487,21 @@ def _joined(
     if len(tasks) != len(seen):
         raise Unavailable(f"{len(tasks)} markers of {len(seen)} tasks were captured")
     updates = dut.updates(sent, tasks, rule, until_ns)
-    return [_measured(one, update, sent) for one, update in zip(seen, updates, strict=True)]
+    patient = dut.updates(sent, tasks, Rule(rule.size, PATIENT_NS), until_ns)
+    each = zip(seen, updates, patient, strict=True)
+    return [_measured(one, update, late.fresh_dut_s, sent) for one, update, late in each]
 
 
-def _measured(seen: _Seen, update: Update, sent: Sequence[Packet]) -> Measured:
+def _measured(
+    seen: _Seen, update: Update, patient_s: float | None, sent: Sequence[Packet]
+) -> Measured:
     painted, screen = seen.card, seen.screen
     begin_ns, whole_ns = painted["begin_ns"], screen["whole_ns"]
     return Measured(
         painted["key"],
         update.dut_s,
         update.fresh_dut_s,
+        patient_s,
         update.server_s,
         (painted["end_ns"] - begin_ns) / 1e9,
         None if whole_ns is None else (whole_ns - update.task.begin_ns) / 1e9,

@@ -9,7 +9,7 @@ from weir.cli import main
 
 
 def measured(dut, screen, server=0.02):
-    return Measured("i", dut, dut, server, server, screen, 0.0, 1, 10**6, 700, 10**6, "")
+    return Measured("i", dut, dut, dut, server, server, screen, 0.0, 1, 10**6, 700, 10**6, "")
 
 
 def shown(times, error=0.001, server=0.02):
