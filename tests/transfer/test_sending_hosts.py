@@ -130,7 +130,7 @@ def test_a_tree_of_small_and_large_files_empty_ones_and_holes_under_keys(world, 
     world.source.unlink()
     for number in range(4):
         (world.root / "tree" / f"d{number}").mkdir(parents=True)
-        for small in range(200):
+        for small in range(60):
             (world.root / "tree" / f"d{number}" / f"small{small}").write_bytes(os.urandom(small))
         (world.root / "tree" / f"d{number}" / "large").write_bytes(os.urandom(6 * MIB + number))
     holed(world.root / "tree" / "holes", 8)
@@ -151,7 +151,7 @@ def test_a_tree_of_small_and_large_files_empty_ones_and_holes_under_keys(world, 
         }
         for top in (world.root, world.here)
     )
-    assert there == here and len(there) == 4 * 201 + 2 and leftovers(world.here) == []
+    assert there == here and len(there) == 4 * 61 + 2 and leftovers(world.here) == []
     assert min(given(transfer)) > MIB and log.of("supply")[0]["outcome"] == "done"
 
 
@@ -408,7 +408,7 @@ def test_the_command_says_what_each_host_gave_and_which_was_lost(world):
     with servers(world.root, world.root) as both:
         place = with_helper(both[:1], f"127.0.0.1:{free_port()}")
         place = place.replace(",", ",{}:{},".format(*both[1].address))
-        get = ["get", "--insecure", "--rate", str(SLOW), place, world.copy]
+        get = ["get", "--insecure", "--rate", "200 Mbit/s", place, world.copy]
         done = weir(*get, "--json")
         world.copy.unlink()
         said = weir(*get).stderr
