@@ -373,6 +373,11 @@ def test_a_time_of_day_is_the_next_one(text, now, day):
         (["--root", ".", "--insecure", "--device", "eth0"], "--edge"),
         (["--root", ".", "--insecure", "--pace"], "--edge"),
         (["--edge", "--pace", "--device", "wan0"], "either --device, on a router, or --pace"),
+        (["--edge", "--pace", "--relay", "x=1 Gbit/s"], "or --relay"),
+        (["--root", ".", "--insecure", "--relay", "x=1 Gbit/s"], "--edge"),
+        (["--edge", "--relay", "/run/join.sock"], "PATH=RATE"),
+        (["--edge", "--relay", "/run/join.sock=0 bit/s"], "no rate"),
+        (["--edge", "--relay", "/run/join.sock=many"], "many"),
     ],
 )
 def test_an_agent_that_cannot_be_is_refused(arguments, said):

@@ -60,7 +60,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="SIZE",
         help="the largest packet of what is sent beside promises, as in weir send",
     )
-    edge = parser.add_argument_group("on a router, or with --pace on a source")
+    edge = parser.add_argument_group("on a router, with --pace on a source, or at a relay")
     edge.add_argument("--edge", action="store_true", help="enforce the rates of what passes")
     edge.add_argument(
         "--pace", action="store_true", help="hold this host's own connections, where no router can"
@@ -70,6 +70,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         metavar="NAME[=RATE[,DEFAULT]]",
         help="toward the shared network; its rate, and what unplanned traffic may take",
+    )
+    edge.add_argument(
+        "--relay",
+        metavar="PATH=RATE",
+        help="the --control of a weir relay join, whose clients have weights by what is promised "
+        "to them, and the rate of its aggregate on the wire",
     )
 
 
@@ -99,6 +105,8 @@ def _host(args: argparse.Namespace, url: str, token: str) -> Coroutine[Any, Any,
         raise BadInput("--device is for --edge")
     if args.pace:
         raise BadInput("--pace is for --edge")
+    if args.relay:
+        raise BadInput("--relay is for --edge")
     if args.root is None:
         raise BadInput("which directory? Give --root, or --edge on a router")
     if not args.root.is_dir():
@@ -188,13 +196,18 @@ def _edge(args: argparse.Namespace, url: str, token: str) -> Coroutine[Any, Any,
 def _enforcer(args: argparse.Namespace) -> "Enforcer":
     from weir.calendar.agents.htb import Shaper, parse_device
     from weir.calendar.agents.pacing import Pacer
+    from weir.calendar.agents.weighing import Weigher, parse_aggregate
 
-    if args.pace and args.device:
-        raise BadInput("either --device, on a router, or --pace, on a source")
+    if bool(args.device) + args.pace + bool(args.relay) > 1:
+        raise BadInput("either --device, on a router, or --pace, on a source, or --relay")
     if args.pace:
         return Pacer()
+    if args.relay:
+        return Weigher(parse_aggregate(args.relay))
     if not args.device:
-        raise BadInput("which devices? Give --device for each one toward the shared network")
+        raise BadInput(
+            "which devices? Give --device for each one toward the shared network, or --relay"
+        )
     return Shaper([parse_device(text) for text in args.device])
 
 

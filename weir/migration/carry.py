@@ -6,7 +6,6 @@ turns as the plan has it send, and holds whom the plan has send nothing (003-spe
 """
 
 import contextlib
-import ipaddress
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -103,7 +102,7 @@ class Carrier:
         """What is new in what the relay tells of itself."""
         here: dict[str, dict[str, int]] = {}
         for flow in status["flows"]:
-            address = _host(flow["client"])
+            address = control.host(flow["client"])
             here.setdefault(address, {})[flow["client"]] = flow["bytes_sent"]
         reasons = self._reasons(status, {client for flows in here.values() for client in flows})
         events = []
@@ -239,13 +238,6 @@ def _address(vm: Vm) -> str:
     if not vm.address:
         raise BadInput(f"the VM {vm.name} has no address: the relay does not know whom to hold")
     return vm.address
-
-
-def _host(client: str) -> str:
-    """The IP of `10.0.0.1:5000` or `[fd00::1]:5000`."""
-    address = ipaddress.ip_address(client.rpartition(":")[0].strip("[]"))
-    mapped = getattr(address, "ipv4_mapped", None)
-    return str(mapped or address)
 
 
 def _rest(machine: _Machine, passed: int) -> Vm:

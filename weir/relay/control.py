@@ -4,6 +4,7 @@ One line of JSON each way. Who may open the socket's file may ask, and nobody el
 """
 
 import contextlib
+import ipaddress
 import json
 import os
 import secrets
@@ -93,6 +94,17 @@ def ask(path: Path, question: dict[str, Any]) -> dict[str, Any]:
     if "error" in answer:
         raise BadInput(str(answer["error"]))
     return answer
+
+
+def host(client: str) -> str:
+    """The IP of a flow's client, `10.0.0.1:5000` or `[fd00::1]:5000`, as `ipaddress` writes it.
+
+    Raises:
+        ValueError: it is none.
+    """
+    address = ipaddress.ip_address(client.rpartition(":")[0].strip("[]"))
+    mapped = getattr(address, "ipv4_mapped", None)
+    return str(mapped or address)
 
 
 def _line(connection: socket.socket, most: int) -> bytes:

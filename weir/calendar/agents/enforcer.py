@@ -84,7 +84,8 @@ class Enforcer(Protocol):
 
     `weir.calendar.agents.htb.Shaper` does so at an edge, `weir.control.enforcer.SwitchEnforcer` in
     the network's switches, whatever hosts send; packets of no such pair pass at a lower priority.
-    `weir.calendar.agents.pacing.Pacer` does so at the source alone. What is in force stays so when
+    `weir.calendar.agents.pacing.Pacer` does so at the source alone, and inside the aggregate of a
+    relay `weir.calendar.agents.weighing.Weigher`, by shares. What is in force stays so when
     the process dies; calls come from one thread.
     """
 
