@@ -17,7 +17,7 @@ RATE_BPS = 8_000_000
 GROUPS = ("even", "more")
 """Client hosts; each has half of the clients."""
 _PORT, _SPLIT_PORT = 7600, 7500
-_SCENARIO = """
+SCENARIO = """
 [lab]
 name = "join"
 seed = {seed}
@@ -99,14 +99,14 @@ def carry_out(
         TransferFailed: a program ended before its time.
     """
     seen = Seen()
-    scenario = parse(_SCENARIO.format(seed=seed), "many clients")
+    scenario = parse(SCENARIO.format(seed=seed), "many clients")
     with Lab.up(scenario) as lab, contextlib.ExitStack() as stack:
-        to, split = lab.address("server"), None
+        to, far_end = lab.address("server"), None
         server = stack.enter_context(program(lab, "server", SERVER, to, _PORT))
         heard(server)
         if weights is not None:
-            split = stack.enter_context(_split(lab))
-            words = _join_words(lab, weights)
+            far_end = stack.enter_context(split(lab))
+            words = join_words(lab, weights)
             words += ["--linked-ack", linked_ack] if linked_ack is not None else []
             stack.enter_context(join(lab, "join", *words))
             to = lab.address("join")
@@ -116,11 +116,11 @@ def carry_out(
             for host, part in parts
         ]
         while not seen.arrived or seen.within(0, seconds)[0] < seconds:
-            _take(seen, heard(server))
+            take(seen, heard(server))
             told(seen)
-        if split is not None:
-            split.kill()
-            split.wait()
+        if far_end is not None:
+            far_end.kill()
+            far_end.wait()
         for sender in senders:
             tell(sender)
             seen.acknowledged |= _by_client(json.loads(heard(sender)))
@@ -135,7 +135,8 @@ def _part(number: int, clients: int) -> tuple[int, int]:
     return number * half, (number + 1) * half
 
 
-def _take(seen: Seen, line: str) -> None:
+def take(seen: Seen, line: str) -> None:
+    """Adds what the server has told."""
     told = json.loads(line)
     counts = _by_client(told["bytes"])
     if counts:  # before it nobody has come
@@ -146,7 +147,8 @@ def _by_client(counts: dict[str, int]) -> dict[int, int]:
     return {int(client): count for client, count in counts.items()}
 
 
-def _split(lab: Lab) -> contextlib.AbstractContextManager["subprocess.Popen[str]"]:
+def split(lab: Lab) -> contextlib.AbstractContextManager["subprocess.Popen[str]"]:
+    """The relay at the servers' side."""
     listen = f"{lab.address('split')}:{_SPLIT_PORT}"
     to = f"{lab.address('server')}:{_PORT}"
     return relay(
@@ -154,7 +156,8 @@ def _split(lab: Lab) -> contextlib.AbstractContextManager["subprocess.Popen[str]
     )
 
 
-def _join_words(lab: Lab, weights: Sequence[int]) -> list[str]:
+def join_words(lab: Lab, weights: Sequence[int]) -> list[str]:
+    """What the relay at the clients' side is told, with a weight for each host of `GROUPS`."""
     address = lab.address("join")
     command = ["--listen", f"{address}:{_PORT}", "--server"]
     command += [f"{lab.address('server')}:{_PORT}"]

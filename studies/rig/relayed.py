@@ -118,10 +118,15 @@ def relay(lab: Lab, host: str, *arguments: str) -> Iterator["subprocess.Popen[st
 
 
 @contextlib.contextmanager
-def join(lab: Lab, host: str, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
-    """`weir relay join`, which has its aggregate: clients that come before are reset."""
+def join(
+    lab: Lab, host: str, *arguments: str, control_at: Path | None = None
+) -> Iterator["subprocess.Popen[str]"]:
+    """`weir relay join`, which has its aggregate: clients that come before are reset.
+
+    It answers at `control_at`, where that is given.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        asked = Path(folder) / "join"
+        asked = control_at or Path(folder) / "join"
         with relay(lab, host, "join", *arguments, "--control", str(asked)) as process:
             while not control.ask(asked, {})["is_connected"]:
                 time.sleep(0.05)
