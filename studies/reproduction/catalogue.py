@@ -33,6 +33,7 @@ from studies.works.w000 import (
     ch5_desktop_live,
     ch5_desktop_own_live,
     ch5_opinions,
+    ch5_programs_live,
 )
 from studies.works.w001 import (
     ch1_mixtures,
@@ -103,6 +104,7 @@ ROWS: list[Row] = [
     *ch5_opinions.ROWS,
     *ch5_desktop_live.ROWS,
     *ch5_desktop_own_live.ROWS,
+    *ch5_programs_live.ROWS,
     *ch1_worked_example.ROWS,
     *ch3_deadline.ROWS,
     *ch4_averages.ROWS,

@@ -60,10 +60,10 @@ PATIENT_NS = 10_000_000_000
 of an update by then, only the next task's packets could follow."""
 _FIRST_DISPLAY, _DISPLAYS = 1000, 50_000
 _VNC_PORT, _RDP_PORT, _RTP_PORT, _RTP_PORTS = 5901, 3389, 6000, 10
-_DESKTOP, _SCREEN, _KEEPER = "desktop", "screen", "keeper"
-_LIMIT_S = 600.0
-_FILES_BYTES = 32 << 20
-"""What captured headers and logs need, at least."""
+DESKTOP, SCREEN, KEEPER = "desktop", "screen", "keeper"
+"""The hosts; the last keeps the markers."""
+LIMIT_S = 600.0
+"""A program that has been told to end has ended by then."""
 _XRDP_S = 1.0
 _SHOWN_HZ = 1000
 """Each look at a screen is late by its own time and no more."""
@@ -194,7 +194,7 @@ def carry_out(
     """
     pauses = [PAUSES_S[protocol]] * len(plan)
     plans = [(plan, pauses)]
-    (found,) = _carried_out(plans, line, seed, told, clip_s, name, protocol, limit_s)
+    (found,) = carried_out(plans, line, seed, told, clip_s, name, protocol, limit_s)
     return found
 
 
@@ -223,10 +223,10 @@ def carry_out_together(
     """
     random = np.random.default_rng([seed, desktops])
     plans = [(plan, random.exponential(think_s, len(plan)).tolist()) for _ in range(desktops)]
-    return _carried_out(plans, line, seed, lambda key: None, 1.0, name, VNC)
+    return carried_out(plans, line, seed, lambda key: None, 1.0, name, VNC)
 
 
-def _carried_out(
+def carried_out(
     plans: Sequence[tuple[str, Sequence[float]]],
     line: Line,
     seed: int,
@@ -235,18 +235,24 @@ def _carried_out(
     name: str | None,
     protocol: str,
     limit_s: float = math.inf,
+    kind: "type[Desktop] | None" = None,
 ) -> list[list[Measured]]:
-    """The tasks of each desktop, of which a plan has keys and the pauses behind them."""
+    """The tasks of each desktop, of which a plan has keys and the pauses behind them.
+
+    `kind` is what stands on each, the test card where nothing is said; all else is as `carry_out`
+    has it.
+    """
+    kind = kind or Desktop
     lacking = missing(protocol)
     if lacking is not None:
         raise Unsupported(lacking)
-    with open_workspace(_FILES_BYTES) as folder, Lab.up(scenario(line, seed), name=name) as lab:
+    with open_workspace(kind.files_bytes) as folder, Lab.up(scenario(line, seed), name=name) as lab:
         tap, marks = folder / "screen.pcap", folder / "marks.pcap"
         with Processes(lab, folder) as processes:
-            _record(processes, lab, "tap", _SCREEN, "line", tap)
-            _record(processes, lab, "keeper", _DESKTOP, "marks", marks)
+            _record(processes, lab, "tap", SCREEN, "line", tap)
+            _record(processes, lab, "keeper", DESKTOP, "marks", marks)
             desktops = [
-                _Desktop(lab, processes, folder, number, protocol, seed, clip_s)
+                kind(lab, processes, folder, number, protocol, seed, clip_s)
                 for number in range(len(plans))
             ]
             with ThreadPoolExecutor(len(plans)) as threads:
@@ -256,7 +262,7 @@ def _carried_out(
                 ]
                 seen = [run.result() for run in runs]
         # The captures are whole when those who wrote them have ended.
-        server, client = (ip_address(lab.address(one)) for one in (_DESKTOP, _SCREEN))
+        server, client = (ip_address(lab.address(one)) for one in (DESKTOP, SCREEN))
         marked, tapped = capture.read(marks).packets, capture.read(tap)
         until_ns = tapped.packets[-1].at_ns
         return [
@@ -274,15 +280,15 @@ def _carried_out(
 def scenario(line: Line, seed: int) -> Scenario:
     """Desktop, screen and the markers' keeper: a line between the first two."""
     way = line.direction()
-    nodes = tuple(Node(one) for one in (_DESKTOP, _SCREEN, _KEEPER))
+    nodes = tuple(Node(one) for one in (DESKTOP, SCREEN, KEEPER))
     links = (
-        Link("line", (_DESKTOP, _SCREEN), way, way),
-        Link("marks", (_DESKTOP, _KEEPER), Direction(), Direction()),
+        Link("line", (DESKTOP, SCREEN), way, way),
+        Link("marks", (DESKTOP, KEEPER), Direction(), Direction()),
     )
     bulk = Iperf3Traffic(
         name="bulk",
-        source=_DESKTOP,
-        destination=_SCREEN,
+        source=DESKTOP,
+        destination=SCREEN,
         start=Time.from_ns(0),
         stop=None,
         dscp="CS1",
@@ -301,7 +307,7 @@ def _record(processes: Processes, lab: Lab, name: str, node: str, link: str, pat
     )
 
 
-class _Desktop:
+class Desktop:
     """A desktop with the test card on it.
 
     Args:
@@ -313,6 +319,9 @@ class _Desktop:
         seed: of its pictures.
         clip_s: how long its clip is.
     """
+
+    files_bytes = 32 << 20
+    """What captured headers and logs need, at least, and what shows the pictures."""
 
     def __init__(
         self,
@@ -329,8 +338,8 @@ class _Desktop:
         self._ports = rtp.Ports(_RTP_PORT + _RTP_PORTS * number)
         self._vnc_port, self._rdp_port = _VNC_PORT + number, _RDP_PORT + number
         self.marker_port = dut.MARKER_PORT + number
-        self._display = self._framebuffer("desktop", _DESKTOP)
-        self._painted = self._card(seed, clip_s)
+        self._display = self._framebuffer("desktop", DESKTOP)
+        self._painted = self._start(seed, clip_s)
 
     @property
     def port(self) -> int:
@@ -361,16 +370,17 @@ class _Desktop:
         server = self._processes.start(self._name(what), node, command, **pipe)
         if shown_hz is not None:
             run_at_once(server.pid)
-        return f":{_line(self._processes, server).strip()}"
+        return f":{said_line(self._processes, server).strip()}"
 
-    def _card(self, seed: int, clip_s: float) -> "subprocess.Popen[str]":
-        markers = self._lab.address(_KEEPER), str(self.marker_port)
+    def _start(self, seed: int, clip_s: float) -> "subprocess.Popen[str]":
+        """What shows pictures there, once it does: a line of JSON for each task."""
+        markers = self._lab.address(KEEPER), str(self.marker_port)
         command = module_command(
             "studies.rig.desktop.card", self._display, *markers, str(seed), f"{clip_s:g}"
         )
         pipe = {"stdout": subprocess.PIPE, "text": True}
-        painted = self._processes.start(self._name("card"), _DESKTOP, command, **pipe)
-        _line(self._processes, painted)
+        painted = self._processes.start(self._name("card"), DESKTOP, command, **pipe)
+        said_line(self._processes, painted)
         return painted
 
     def view(
@@ -379,42 +389,46 @@ class _Desktop:
         pauses: Sequence[float],
         told: Callable[[str], None],
         limit_s: float,
-    ) -> "list[_Seen]":
+    ) -> "list[Seen]":
         """What card and screen say of each task of a plan, as far as they begin in time."""
         screen = self._screen(plan, pauses)
-        _line(self._processes, screen)
+        said_line(self._processes, screen)
         assert screen.stdin, "a pipe"
-        found: list[_Seen] = []
+        found: list[Seen] = []
         end_s = time.monotonic() + limit_s
         for key in plan:
             if found and time.monotonic() > end_s:
                 break
-            self._tell(screen, "go on")
-            shown = json.loads(_line(self._processes, self._painted))
-            # A line that loses packets pauses for seconds: only the card knows what is the last.
+            self._begin(screen, key)
+            shown = json.loads(said_line(self._processes, self._painted))
+            # A line that loses packets pauses for seconds: only the desktop knows what is the last.
             self._tell(screen, shown["number"])
-            found.append(_Seen(shown, json.loads(_line(self._processes, screen))))
+            found.append(Seen(shown, json.loads(said_line(self._processes, screen))))
             told(key)
         screen.stdin.close()
-        screen.wait(_LIMIT_S)
+        screen.wait(LIMIT_S)
         return found
 
-    def _tell(self, screen: "subprocess.Popen[str]", word: object) -> None:
-        """A line to the screen's program.
+    def _begin(self, screen: "subprocess.Popen[str]", key: str) -> None:
+        """Has a task begin: the screen's program knows the plan, and presses the next key."""
+        self._tell(screen, "go on")
+
+    def _tell(self, program: "subprocess.Popen[str]", word: object) -> None:
+        """A line to a program.
 
         Raises:
             Unavailable: it has ended, with its last words.
         """
-        assert screen.stdin, "a pipe"
+        assert program.stdin, "a pipe"
         try:
-            print(word, file=screen.stdin, flush=True)
+            print(word, file=program.stdin, flush=True)
         except BrokenPipeError:
-            screen.wait(_LIMIT_S)
+            program.wait(LIMIT_S)
             self._processes.check()
             raise
 
     def _screen(self, plan: str, pauses: Sequence[float]) -> "subprocess.Popen[str]":
-        host, port, frames = self._lab.address(_DESKTOP), self._vnc_port, -1
+        host, port, frames = self._lab.address(DESKTOP), self._vnc_port, -1
         if self._protocol == RTP:
             port, frames = self._ports.hand, self._stream()
         if self._protocol == RDP:
@@ -426,7 +440,7 @@ class _Desktop:
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         kept = () if frames < 0 else (frames,)
         screen = self._processes.start(
-            self._name("screen"), _SCREEN, command, pass_fds=kept, **pipes
+            self._name("screen"), SCREEN, command, pass_fds=kept, **pipes
         )
         for one in kept:
             os.close(one)
@@ -434,31 +448,31 @@ class _Desktop:
 
     def _show(self, desktop: str) -> None:
         """The desktop is shown by RDP on an X server of the screen's host from now on."""
-        display = self._framebuffer("shown", _SCREEN, _SHOWN_HZ)
+        display = self._framebuffer("shown", SCREEN, _SHOWN_HZ)
         command = rdp.serving(self._folder, self._rdp_port, self._vnc_port)
-        self._processes.start(self._name("xrdp"), _DESKTOP, command)
+        self._processes.start(self._name("xrdp"), DESKTOP, command)
         time.sleep(_XRDP_S)  # it does not say when it listens
         command = rdp.showing(desktop, self._rdp_port, display)
-        run_at_once(self._processes.start(self._name("freerdp"), _SCREEN, command).pid)
+        run_at_once(self._processes.start(self._name("freerdp"), SCREEN, command).pid)
 
     def _stream(self) -> int:
         """The picture comes over RTP from now on; the file descriptor that frames are read from."""
-        desktop, screen = (self._lab.address(one) for one in (_DESKTOP, _SCREEN))
+        desktop, screen = (self._lab.address(one) for one in (DESKTOP, SCREEN))
         frames, written = os.pipe()
         receiving = rtp.receiving(desktop, self._ports)
-        receiver = self._processes.start(self._name("receiver"), _SCREEN, receiving, stdout=written)
+        receiver = self._processes.start(self._name("receiver"), SCREEN, receiving, stdout=written)
         run_at_once(receiver.pid)
         os.close(written)
         sending = rtp.sending(self._display, screen, self._ports)
-        self._processes.start(self._name("sender"), _DESKTOP, sending)
+        self._processes.start(self._name("sender"), DESKTOP, sending)
         command = module_command("studies.rig.desktop.hand", self._display, str(self._ports.hand))
         pipe = {"stdout": subprocess.PIPE, "text": True}
-        hand = self._processes.start(self._name("hand"), _DESKTOP, command, **pipe)
-        _line(self._processes, hand)
+        hand = self._processes.start(self._name("hand"), DESKTOP, command, **pipe)
+        said_line(self._processes, hand)
         return frames
 
 
-def _line(processes: Processes, process: "subprocess.Popen[str]") -> str:
+def said_line(processes: Processes, process: "subprocess.Popen[str]") -> str:
     """The next that a program says.
 
     Raises:
@@ -473,7 +487,7 @@ def _line(processes: Processes, process: "subprocess.Popen[str]") -> str:
 
 
 @dataclass(frozen=True)
-class _Seen:
+class Seen:
     """What the card and the screen say of a task."""
 
     card: dict[str, Any]
@@ -481,7 +495,7 @@ class _Seen:
 
 
 def _joined(
-    seen: Sequence[_Seen], sent: Sequence[Packet], tasks: Sequence[Task], rule: Rule, until_ns: int
+    seen: Sequence[Seen], sent: Sequence[Packet], tasks: Sequence[Task], rule: Rule, until_ns: int
 ) -> list[Measured]:
     """With what the packets tell."""
     if len(tasks) != len(seen):
@@ -493,7 +507,7 @@ def _joined(
 
 
 def _measured(
-    seen: _Seen, update: Update, patient_s: float | None, sent: Sequence[Packet]
+    seen: Seen, update: Update, patient_s: float | None, sent: Sequence[Packet]
 ) -> Measured:
     painted, screen = seen.card, seen.screen
     begin_ns, whole_ns = painted["begin_ns"], screen["whole_ns"]

@@ -5,13 +5,18 @@ import itertools
 import pytest
 
 from studies.works.row import Verdict
-from studies.works.w000 import ch5_desktop_live, ch5_desktop_own_live, ch5_opinions
+from studies.works.w000 import (
+    ch5_desktop_live,
+    ch5_desktop_own_live,
+    ch5_opinions,
+    ch5_programs_live,
+)
 from studies.works.w000.ch5_desktop_live import LOSSES
 from weir import Rate
 from weir.lab.queues import DISCIPLINES, refusal
 from weir.observe.desktop.capacity import Demand, loads
 
-MODULES = (ch5_opinions, ch5_desktop_live, ch5_desktop_own_live)
+MODULES = (ch5_opinions, ch5_desktop_live, ch5_desktop_own_live, ch5_programs_live)
 ROWS = {row.id: row for module in MODULES for row in module.ROWS}
 
 
@@ -226,3 +231,41 @@ def test_many_desktops_are_beside_the_model_of_one(tmp_path):
     assert "off by 0 %" in outcome.reason
     row.plot(found, tmp_path / "plot.svg")
     assert row.judge([*found[:-1], [seen(9.0)] * 5]).verdict == Verdict.DIFFERS
+
+
+def with_programs(times, server=0.03, late=0.001, cut=0.0):
+    return [
+        [
+            {
+                "key": key,
+                "patient_dut": time,
+                "fresh_dut": time - cut,
+                "screen": time + late,
+                "server": server,
+            }
+            for key in "iippp"
+        ]
+        for time in times
+    ]
+
+
+def test_programs_are_judged_by_pixels_and_by_what_the_server_knows(tmp_path):
+    row = ROWS["000-own-5.3-programs"]
+    assert len(row.points(True)) == len(ch5_programs_live.LOSSES)
+    good = with_programs((0.1, 0.5, 2.0))
+    outcome = row.judge(good)
+    assert outcome.verdict == Verdict.OURS
+    assert "15 of 15 updates" in outcome.ours
+    assert "95 % of them within 1.0 ms; 15 with a GAP of 2 s" in outcome.ours
+    row.plot(good, tmp_path / "plot.svg")
+    assert "turn, screen" in (tmp_path / "plot.svg").read_text()
+    assert "; 0 with a GAP of 2 s" in row.judge(with_programs((0.1, 0.5, 2.0), cut=0.05)).ours
+    for other in (
+        with_programs((0.1, 0.5, 2.0), late=0.1),
+        with_programs((2.0, 0.5, 0.1)),
+        good[:2] + with_programs((2.0,), server=1.9),
+        [good[0], [one | {"screen": None} for one in good[1]], good[2]],
+        [good[0], [one | {"patient_dut": None} for one in good[1]], good[2]],
+        [[one | {"screen": None, "patient_dut": None} for one in run] for run in good],
+    ):
+        assert row.judge(other).verdict == Verdict.DIFFERS

@@ -1,0 +1,239 @@
+"""A desktop with real programs: what its page, its recorder and its screen's watcher do."""
+
+import contextlib
+import os
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+import zlib
+
+import numpy as np
+import pytest
+from rig import lab_lacks
+
+from studies.rig.desktop import card, page, pictures, programs, recorder, watcher
+from studies.rig.desktop.lossy import Line
+from weir.errors import Unavailable, Unsupported
+
+needs_programs = pytest.mark.skipif(programs.missing() is not None, reason=str(programs.missing()))
+needs_lab = pytest.mark.skipif(lab_lacks() is not None, reason=str(lab_lacks()))
+
+
+@pytest.mark.parametrize("program", ["twm", "chromium", "xdotool"])
+def test_what_is_missing_is_named(monkeypatch, program):
+    monkeypatch.setattr(programs.shutil, "which", lambda one: None if one == program else one)
+    assert f"apt-get install {program}" in programs.missing()
+    with pytest.raises(Unsupported, match=program):
+        programs.carry_out("i", Line(), 1)
+
+
+def test_a_file_has_the_pictures_colours():
+    shown = pictures.picture(40, 24, 1.6, 1)
+    content = page.png(shown)
+    assert content[:8] == b"\x89PNG\r\n\x1a\n"
+    chunks, at = {}, 8
+    while at < len(content):
+        (length,) = struct.unpack(">I", content[at : at + 4])
+        kind, data = content[at + 4 : at + 8], content[at + 8 : at + 8 + length]
+        (check,) = struct.unpack(">I", content[at + 8 + length : at + 12 + length])
+        assert check == zlib.crc32(kind + data)
+        chunks[kind], at = data, at + 12 + length
+    assert list(chunks) == [b"IHDR", b"IDAT", b"IEND"]
+    assert struct.unpack(">II5B", chunks[b"IHDR"]) == (40, 24, 8, 2, 0, 0, 0)
+    rows = np.frombuffer(zlib.decompress(chunks[b"IDAT"]), np.uint8).reshape(24, 121)
+    assert not rows[:, 0].any()
+    assert (rows[:, 1:].reshape(24, 40, 3) == shown[:, :, ::-1][:, :, 1:]).all()
+
+
+def test_a_page_is_whole_and_names_what_is_there(tmp_path):
+    content = page.write(tmp_path, 64, 48, 1).read_text()
+    assert "@" not in content
+    names = {one.name for one in tmp_path.glob("*.png")}
+    assert len(names) == 7
+    assert all(f'"{name}"' in content for name in names)
+
+
+class Told:
+    """A screen that shows what a test has it show."""
+
+    def __init__(self, changed):
+        self.pixels = np.zeros((4, 4, 4), np.uint8)
+        self.changed = changed
+
+    def show(self, value):
+        self.pixels[0, 0, 0] = value
+        self.changed()
+
+    def key(self, character):
+        raise AssertionError(character)
+
+    def take(self):
+        threading.Event().wait()
+
+
+def watched():
+    opened = []
+
+    def make(changed):
+        opened.append(Told(changed))
+        return opened[0]
+
+    return watcher.Watcher(make), opened[0]
+
+
+def test_a_screen_is_there_with_its_last_change_and_not_with_what_changes_nothing():
+    watching, screen = watched()
+    screen.show(1)
+    screen.show(2)
+    done_ns = time.time_ns()
+    screen.show(2)
+    told = watching.shows(recorder.digest(screen.pixels), 0.01)
+    assert told["whole_ns"] <= done_ns
+    assert told["frames"] == 2
+    screen.show(3)
+    later = watching.shows(recorder.digest(screen.pixels), 0.01)
+    assert later["whole_ns"] >= done_ns
+    assert later["frames"] == 1
+
+
+def test_a_screen_that_shows_something_else_is_never_there(monkeypatch):
+    monkeypatch.setattr(watcher, "_LIMIT_S", 0.1)
+    watching, screen = watched()
+    with pytest.raises(Unavailable, match="nothing still"):
+        watching.until_there(0.01)
+    screen.show(1)
+    watching.until_there(0.01)
+    wanted = screen.pixels.copy()
+    wanted[3, 3, 2] = 1
+    assert watching.shows(recorder.digest(wanted), 0.01)["whole_ns"] is None
+    # What is no colour is not compared.
+    same = screen.pixels.copy()
+    same[:, :, 3] = 255
+    assert watching.shows(recorder.digest(same), 0.01)["whole_ns"] is not None
+
+
+class Painted(recorder.Damage):
+    """A display without an X server."""
+
+    def __init__(self, last_ns=0):
+        self.last_ns = last_ns
+        self.pixels = np.zeros((2, 2, 4), np.uint8)
+
+    def shown(self):
+        return self.pixels
+
+
+@pytest.fixture
+def xdotool(tmp_path, monkeypatch):
+    """An xdotool that presses nothing; what the environment of its caller is to be."""
+    program = tmp_path / "xdotool"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(recorder, "_STILL_S", 0.01)
+    return dict(os.environ)
+
+
+def test_a_task_that_changes_nothing_or_follows_a_late_change_is_no_task(xdotool):
+    painted = Painted()
+    before = recorder.digest(painted.pixels)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as keeper:
+        keeper.bind(("127.0.0.1", 0))
+        where = keeper.getsockname()
+        with pytest.raises(Unavailable, match="key i changed nothing"):
+            recorder.task("i", before, painted, where, xdotool)
+        assert b"i" in keeper.recv(100)
+        painted.pixels[0, 0, 0] = 1
+        with pytest.raises(Unavailable, match="by itself"):
+            recorder.task("i", before, painted, where, xdotool)
+
+
+def test_a_display_is_still_after_the_last_time_that_it_was_painted_to(monkeypatch):
+    begin_ns = time.time_ns()
+    assert Painted(begin_ns + 1000).until_still(begin_ns, 0.01) == begin_ns + 1000
+    assert time.time_ns() - begin_ns >= 10_000_000
+    monkeypatch.setattr(recorder, "_LIMIT_S", 0.05)
+    with pytest.raises(Unavailable, match="never still"):
+        Painted(begin_ns + 10**12).until_still(begin_ns, 0.01)
+
+
+@needs_programs
+def test_the_browser_shows_the_pictures_to_the_last_pixel(tmp_path):
+    """Keys by xdotool reach the page under the window manager; Chromium reads our files."""
+    number = 1000 + os.getpid() % 50_000
+    server = ["Xtigervnc", f":{number}", "-displayfd", "1", "-nolisten", "unix", "-nolock"]
+    server += ["-rfbport", "-1", "-SecurityTypes", "None", "-depth", "24"]
+    server += ["-geometry", f"{card.WIDTH}x{card.HEIGHT}"]
+    pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+    shown = page.write(tmp_path, card.WIDTH, card.HEIGHT, 7)
+    (tmp_path / "twmrc").write_text(programs._TWM)
+    display, running = f":{number}", []
+
+    def start(command, **options):
+        running.append(subprocess.Popen(command, **pipe, **options))
+        return running[-1]
+
+    try:
+        start(server).stdout.readline()
+        environment = programs._environment(display, tmp_path)
+        start(["twm", "-f", str(tmp_path / "twmrc")], env=environment)
+        start(programs.browsing(shown, tmp_path), env=environment)
+        command = [sys.executable, "-m", "studies.rig.desktop.recorder", display]
+        recording = start([*command, "127.0.0.1", "5300", page.TITLE], stdin=subprocess.PIPE)
+        assert "ready" in recording.stdout.readline()
+        found = seen_on(display)
+        recording.stdin.write("i\n")
+        recording.stdin.flush()
+        assert '"key": "i"' in recording.stdout.readline()
+        then = seen_on(display)
+    finally:
+        for one in reversed(running):
+            one.terminate()
+            one.wait(30)
+            for end in (one.stdin, one.stdout):
+                if end:
+                    end.close()
+    for at, seen in enumerate((found, then)):
+        expected = pictures.picture(card.WIDTH, card.HEIGHT, pictures.ROUGHNESS[at], 7 + at)
+        # Its window is a pixel smaller than the screen.
+        assert (seen[:-1, :-1, :3] == expected[:-1, :-1, :3]).all()
+
+
+def seen_on(name):
+    from Xlib.display import Display
+
+    with contextlib.closing(Display(name)) as display:
+        return recorder.shown(display)
+
+
+@needs_programs
+@needs_lab
+@pytest.mark.alone
+def test_packets_tell_when_the_browsers_picture_was_there():
+    found = programs.carry_out("ip", Line(), 3, name="desktop-programs")
+    assert [one.key for one in found] == ["i", "p"]
+    for one in found:
+        assert not one.partial
+        assert abs(one.error_s) < 1 / 60
+        assert 0 < one.server < one.screen
+        assert one.bytes > 100_000
+    # The scene turns for 0.8 s; it is seen to.
+    assert found[1].screen > 0.8
+    assert found[1].frames > found[0].frames
+
+
+class Ended:
+    """Programs of which one has ended."""
+
+    def check(self):
+        raise Unavailable("twm-0 on desktop ended with 1")
+
+
+def test_no_task_begins_without_the_window_manager():
+    desktop = object.__new__(programs._Programs)
+    desktop._processes = Ended()
+    with pytest.raises(Unavailable, match="twm-0"):
+        desktop._begin(None, "i")
