@@ -11,7 +11,7 @@ use crate::calendar::profile::{Own, Profile, Span, Timetable};
 use crate::calendar::request::{FlowId, FlowState, Split};
 
 /// Where reports say what moved, this part of what remains is reserved on top where there is room:
-/// callers come late, connections start slowly.
+/// callers come late, connections start slowly. It is nobody's promise, and gives way to a new one.
 const CUSHION: Nanobits = 128;
 
 /// The paths that a transfer may take, the shortest first.
@@ -119,19 +119,37 @@ impl Flow {
     /// Gives back, of what is reserved beyond what remains, what comes first: the later
     /// reservations are the ones that leave the most room to urgent requests.
     fn trim(&mut self, timetable: &mut Timetable) {
-        let mut surplus = self.reserved().saturating_sub(self.promised());
-        for piece in &mut self.pieces {
+        let freed = self.first(self.reserved().saturating_sub(self.promised()));
+        for (at, span) in &freed {
+            timetable.release(self.paths[self.pieces[*at].path].links(), span);
+        }
+        self.give(&freed);
+    }
+
+    /// The first so much of what is reserved, each span with the piece that it begins.
+    fn first(&self, volume: Nanobits) -> Vec<(usize, Span)> {
+        let (mut left, mut found) = (volume, Vec::new());
+        for (at, piece) in self.pieces.iter().enumerate() {
             let Span { start, end, rate } = piece.span;
             // No more than end - start, which is 64 bits.
-            let cut = start + (surplus / u128::from(rate)).min(u128::from(end - start)) as u64;
-            if cut == start {
-                continue;
+            let cut = start + (left / u128::from(rate)).min(u128::from(end - start)) as u64;
+            if cut > start {
+                let span = Span { start, end: cut, rate };
+                left -= span.volume();
+                found.push((at, span));
             }
-            let freed = Span { start, end: cut, rate };
-            timetable.release(self.paths[piece.path].links(), &freed);
-            surplus -= freed.volume();
-            piece.span.start = cut;
         }
+        found
+    }
+
+    /// What is reserved beyond what was promised, and comes first.
+    pub(super) fn cushion(&self) -> Vec<(usize, Span)> {
+        self.first(self.reserved().saturating_sub(self.bare()))
+    }
+
+    /// Has these first parts of its pieces no more, which are released.
+    pub(super) fn give(&mut self, freed: &[(usize, Span)]) {
+        freed.iter().for_each(|(at, span)| self.pieces[*at].span.start = span.end);
         self.pieces.retain(|piece| piece.span.start < piece.span.end);
     }
 
@@ -141,7 +159,12 @@ impl Flow {
 
     /// What is to be reserved.
     pub(super) fn promised(&self) -> Nanobits {
-        self.measured.map_or(promised(self.remaining), |left| promised(left) + left / CUSHION)
+        self.bare() + self.measured.map_or(0, |left| left / CUSHION)
+    }
+
+    /// What is to be reserved though somebody else finds no room then: all but the cushion.
+    pub(super) fn bare(&self) -> Nanobits {
+        promised(self.measured.unwrap_or(self.remaining))
     }
 
     /// What must be reserved for its deadline to hold and is not: of all that remains where

@@ -12,7 +12,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-use weir_units::{Bytes, Time};
+use weir_units::Time;
 
 use super::Weir;
 use super::flow::Flow;
@@ -101,7 +101,13 @@ impl Weir {
         let id = request.id.clone();
         if let Some(mut flow) = outside.or_else(|| self.fallen_behind(number)) {
             let is_late = flow.window(self.clock).0 >= flow.deadline;
+            if !is_late {
+                let window = flow.window(self.clock);
+                let order = self.cheapest_first(&flow.paths, window, |_| 0.0);
+                flow.reserve(self.clock, flow.promised(), &order, &mut self.timetable);
+            }
             if is_late || !self.has_room_for_part(&mut flow, request.terms.least) {
+                flow.release(&mut self.timetable);
                 self.by_id.remove(&id);
                 let reason = match is_late {
                     true => Reason::DeadlinePassed { deadline: request.deadline },
@@ -128,16 +134,6 @@ impl Weir {
         flow.release(&mut self.timetable);
         flow.rates.fill(0);
         Some(flow)
-    }
-
-    fn has_room_for_part(&mut self, flow: &mut Flow, least: Option<Bytes>) -> bool {
-        let order = self.cheapest_first(&flow.paths, flow.window(self.clock), |_| 0.0);
-        flow.reserve(self.clock, flow.promised(), &order, &mut self.timetable);
-        let has_room = flow.shrink(flow.unkept(), least, &mut self.timetable);
-        if !has_room {
-            flow.release(&mut self.timetable);
-        }
-        has_room
     }
 
     /// Finds places for those of them that are outside, the lightest first, at the cost of heavier
@@ -169,7 +165,7 @@ impl Weir {
     fn finds_room(&mut self, flow: &mut Flow) -> bool {
         let order = self.cheapest_first(&flow.paths, flow.window(self.clock), |_| 0.0);
         flow.reserve(self.clock, flow.promised(), &order, &mut self.timetable);
-        let has_room = flow.unkept() == 0 || self.replan(flow);
+        let has_room = flow.unkept() == 0 || self.finds_more_room(flow);
         if !has_room {
             flow.release(&mut self.timetable);
         }

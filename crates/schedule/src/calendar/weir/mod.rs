@@ -20,6 +20,7 @@
 //! HotCloud 2016, HiPC 2016); Amoeba re-plans on several (H. Zhang et al., EuroSys 2015).
 
 mod capacity;
+mod cushions;
 mod flow;
 mod flows;
 mod held;
@@ -233,10 +234,10 @@ impl Weir {
             flow.release(&mut self.timetable);
             return self.refuse(request, &paths, Reason::Worth { link });
         }
-        if lacking > 0 && (self.replan(&mut flow) || self.takes_place(&mut flow)) {
+        if lacking > 0 && (self.finds_more_room(&mut flow) || self.takes_place(&mut flow)) {
             lacking = 0;
         }
-        if lacking > 0 && !flow.shrink(lacking, request.terms.least, &mut self.timetable) {
+        if lacking > 0 && !self.has_room_for_part(&mut flow, request.terms.least) {
             flow.release(&mut self.timetable);
             let reason = self.bottleneck(request, &paths);
             return self.refuse(request, &paths, reason);
@@ -320,6 +321,9 @@ impl Weir {
         window: (u64, u64),
         blame: impl Fn(LinkId) -> f64,
     ) -> Vec<usize> {
+        if paths.len() == 1 {
+            return vec![0];
+        }
         // Paths share links, and what is reserved of one over time may be long.
         let mut known = vec![None; self.used.len()];
         let mut cost = |link: &LinkId| -> f64 {

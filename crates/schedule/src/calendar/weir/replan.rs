@@ -98,7 +98,8 @@ impl Weir {
             });
             before.extend(pieces.map(|pieces| (*number, pieces)));
         }
-        if self.lay_again(numbers) {
+        if self.lay_again(numbers.clone()) {
+            self.refill_all(numbers);
             return true;
         }
         for (number, pieces) in before {
@@ -160,7 +161,8 @@ impl Weir {
         let (paths, window) = (flow.paths.clone(), flow.window(self.clock));
         let order = self.cheapest_first(&paths, window, |link| blame[link.index()]);
         let has_room = self.flows.change(number, |flow| {
-            flow.reserve(self.clock, flow.promised(), &order, &mut self.timetable);
+            // Cushions come after all promises.
+            flow.reserve(self.clock, flow.bare(), &order, &mut self.timetable);
             flow.unkept() == 0
         });
         let has_room = has_room.unwrap_or(true);
