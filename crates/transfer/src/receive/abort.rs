@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::Reception;
 use crate::control::REASON_WAIT;
-use crate::error::TransferError;
+use crate::error::{ErrorClass, TransferError};
 use crate::wire::Message;
 
 impl Reception {
@@ -20,10 +20,14 @@ impl Reception {
         self.control.shut_down();
     }
 
-    /// That the disk here was full, if it was.
-    pub(super) fn full_disk(&self) -> Option<TransferError> {
+    /// Why the operation ended: the sender hangs up when it hears that the disk here is full, and
+    /// what was being told it then could not be told any more.
+    pub(super) fn cause_of(&self, error: TransferError) -> TransferError {
         let mut full = self.full.lock().unwrap_or_else(PoisonError::into_inner);
-        full.take().map(TransferError::DiskFull)
+        match full.take() {
+            Some(full) if error.class() == ErrorClass::Unavailable => TransferError::DiskFull(full),
+            _ => error,
+        }
     }
 
     /// Keeps the first error; says whether this was it.

@@ -36,7 +36,7 @@ use std::thread;
 use crate::bounds::Bounds;
 use crate::connection::Connection;
 use crate::control::{ControlReader, ControlWriter};
-use crate::error::{ErrorClass, FileFailure, TransferError};
+use crate::error::{FileFailure, TransferError};
 use crate::pace::Pace;
 use crate::progress::Progress;
 use crate::room::{Held, Rooms};
@@ -214,15 +214,12 @@ pub(crate) fn receive(
     });
     // The first failure is the cause; what other threads saw after it is not.
     let cause = reception.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
-    match (cause, result) {
-        // The sender has hung up for it, and what was being told it could not be told any more.
-        (Some(cause), _) => Err(match reception.full_disk() {
-            Some(full) if cause.class() == ErrorClass::Unavailable => full,
-            _ => cause,
-        }),
+    let ended = match (cause, result) {
+        (Some(cause), _) => Err(cause),
         (None, Ok(concluded)) => concluded.map(|()| data),
         (None, Err(())) => Err(reader.unexpected("the operation ended without a reason")),
-    }
+    };
+    ended.map_err(|error| reception.cause_of(error))
 }
 
 /// The next message that is more than a sign of life.
