@@ -24,7 +24,7 @@ from weir.observe.desktop import mark
 
 _STILL_S, _FIRST_STILL_S = 1.0, 2.0
 """What has not been painted to for so long is done: after a key, and at first."""
-_LIMIT_S = 60.0
+_LIMIT_S, _FOCUS_S = 60.0, 10.0
 _LOOK_S = 0.01
 
 
@@ -116,20 +116,32 @@ def task(
 
 def _focused(title: str, environment: dict[str, str]) -> None:
     """Waits for a window, puts it into the corner and gives it the keys."""
-    command = ["xdotool", "search", "--onlyvisible", "--name", f"^{title}"]
     end_s = time.monotonic() + _LIMIT_S
-    while True:
-        found = subprocess.run(command, env=environment, capture_output=True, text=True)
-        if found.stdout.split():
-            break
+    while not _try_to_focus(title, environment):
         if time.monotonic() > end_s:
             raise Unavailable(f"no window called {title} was shown within {_LIMIT_S:g} s")
         time.sleep(0.1)
+
+
+def _try_to_focus(title: str, environment: dict[str, str]) -> bool:
+    """Whether there is a window that has the keys now.
+
+    One that is just being shown is out of sight for a moment, while its manager puts it into a
+    frame, and cannot have them.
+    """
+    command = ["xdotool", "search", "--onlyvisible", "--name", f"^{title}"]
+    found = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if not found.stdout.split():
+        return False
     window = found.stdout.split()[0]
     # A pointer in the window has the window manager leave the keys there.
     command = ["xdotool", "mousemove", "--window", window, "100", "100"]
     command += ["windowmove", window, "0", "0", "windowfocus", "--sync", window]
-    subprocess.run(command, env=environment, check=True, timeout=_LIMIT_S)
+    try:
+        subprocess.run(command, env=environment, check=True, timeout=_FOCUS_S)
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
+        return False
+    return True
 
 
 def main(arguments: list[str]) -> None:

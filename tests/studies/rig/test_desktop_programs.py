@@ -160,7 +160,9 @@ def test_a_display_is_still_after_the_last_time_that_it_was_painted_to(monkeypat
         Painted(begin_ns + 10**12).until_still(begin_ns, 0.01)
 
 
+# Beside three other files a browser may take a minute to begin.
 @needs_programs
+@pytest.mark.alone
 def test_the_browser_shows_the_pictures_to_the_last_pixel(tmp_path):
     """Keys by xdotool reach the page under the window manager; Chromium reads our files."""
     number = 1000 + os.getpid() % 50_000
