@@ -19,7 +19,7 @@ from weir.congestion.classify.classes import BACKGROUNDS, SIX_LABELS
 from weir.congestion.classify.features import Values
 from weir.congestion.classify.recogniser import UNUSUAL, Recogniser
 from weir.congestion.classify.warping import KnnIndex
-from weir.congestion.probing import is_sure, looks
+from weir.congestion.cycle.probing import is_sure, looks
 from weir.congestion.recordings import NetworkPath, Recording, load
 
 STRIDE_S = 5

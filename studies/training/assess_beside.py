@@ -22,10 +22,10 @@ from studies.training.simulated import along
 from weir import Time
 from weir.congestion.choice import Choice, Wanted, choose
 from weir.congestion.choice.decide import Recognised
-from weir.congestion.learning import Learning
-from weir.congestion.monitor import Ear, Listener
+from weir.congestion.cycle.learning import Learning
+from weir.congestion.cycle.monitor import Ear, Listener
+from weir.congestion.cycle.sender import LOOK_S
 from weir.congestion.recordings import NetworkPath
-from weir.congestion.sender import LOOK_S
 from weir.probe.sample import Sample
 from weir.sim.core import simulated
 from weir.sim.traffic import Echo

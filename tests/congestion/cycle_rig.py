@@ -13,8 +13,8 @@ from rig import told_by_ss, until
 from weir import kernel_controls
 from weir._core import Rate, Time
 from weir.congestion.choice import Interaction, Meeting
-from weir.congestion.cycle import Selection
-from weir.congestion.settings import Settings
+from weir.congestion.cycle.cycle import Selection
+from weir.congestion.cycle.settings import Settings
 from weir.transfer import Server, Transfer
 
 MIB = 1 << 20

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from weir.congestion import beginning
-from weir.congestion.beginning import begin
+from weir.congestion.cycle import beginning
+from weir.congestion.cycle.beginning import begin
+from weir.congestion.cycle.samples import RATE_HZ, Samples, silence
 from weir.congestion.path import PathState
-from weir.congestion.samples import RATE_HZ, Samples, silence
 from weir.errors import BadInput
 from weir.probe.sample import Sample
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from weir.congestion.change import BLOCK_S, SETTLE_S, ChangeDetector
+from weir.congestion.cycle.change import BLOCK_S, SETTLE_S, ChangeDetector
 from weir.probe.tcp_info import parse_tcp_info
 
 EMPTY = parse_tcp_info(b"")

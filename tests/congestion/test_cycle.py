@@ -13,12 +13,12 @@ from rig import until
 
 from weir import kernel_controls
 from weir._core import Rate
-from weir.congestion import cycle as selection_module
-from weir.congestion import demand, monitor
 from weir.congestion.choice import Interaction, Meeting
-from weir.congestion.cycle import Selection
-from weir.congestion.sender import Sender
-from weir.congestion.settings import Settings
+from weir.congestion.cycle import cycle as selection_module
+from weir.congestion.cycle import demand, monitor
+from weir.congestion.cycle.cycle import Selection
+from weir.congestion.cycle.sender import Sender
+from weir.congestion.cycle.settings import Settings
 from weir.errors import BadInput, Unsupported
 from weir.probe import carrier
 from weir.probe import pattern as pattern_module

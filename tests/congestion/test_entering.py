@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from weir.congestion.entering import Entry
+from weir.congestion.cycle.entering import Entry
 
 LINK_BPS = 100e6
 STEP_S = 0.05

@@ -19,8 +19,8 @@ from weir.cli import main
 from weir.congestion.choice import Interaction, Meeting, Wanted, choose
 from weir.congestion.classify.classes import ALL_LABELS, KINDS
 from weir.congestion.classify.recogniser import SHIPPED, Recogniser
-from weir.congestion.found import Found
-from weir.congestion.learning import somebody
+from weir.congestion.cycle.found import Found
+from weir.congestion.cycle.learning import somebody
 from weir.congestion.recordings import NetworkPath, Recording, save
 from weir.errors import BadInput
 from weir.probe.sample import Sample

@@ -8,7 +8,7 @@ from studies.training.assess_beside import Streams, begun, run
 from weir.congestion.choice import Interaction, Wanted, choose
 from weir.congestion.choice.reach import LOSS_BASED
 from weir.congestion.classify.recogniser import Recogniser
-from weir.congestion.learning import Learning, equal_share, somebody
+from weir.congestion.cycle.learning import Learning, equal_share, somebody
 from weir.congestion.path import PathState
 from weir.probe.sample import Sample
 

@@ -8,12 +8,12 @@ import pytest
 
 from studies.training.assess_beside import Streams, alike, heard_at_s, run, turned
 from studies.training.interaction import CONTROLS
-from weir.congestion import monitor
 from weir.congestion.choice import Wanted, choose
 from weir.congestion.classify.beside import OWN, without
 from weir.congestion.classify.classes import ALL_LABELS, BACKGROUNDS, CLASSES, Mixture
 from weir.congestion.classify.recogniser import Recogniser
-from weir.congestion.monitor import Listener
+from weir.congestion.cycle import monitor
+from weir.congestion.cycle.monitor import Listener
 from weir.probe.sample import Sample
 
 RATE_HZ = 20

@@ -17,11 +17,12 @@ from weir import kernel_controls
 from weir._core import Rate
 from weir.cli import build_parser
 from weir.cli.send import _reads_path
-from weir.congestion import beginning, cycle, options, room
-from weir.congestion import sender as sender_module
-from weir.congestion.opening import Opening
+from weir.congestion import options
+from weir.congestion.cycle import beginning, cycle, room
+from weir.congestion.cycle import sender as sender_module
+from weir.congestion.cycle.opening import Opening
+from weir.congestion.cycle.samples import silence
 from weir.congestion.path import PathState
-from weir.congestion.samples import silence
 from weir.probe.sample import Sample
 from weir.transfer import Transfer
 

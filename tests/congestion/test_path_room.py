@@ -10,7 +10,7 @@ from rig import until
 
 from weir import kernel_controls
 from weir._core import Rate
-from weir.congestion import room
+from weir.congestion.cycle import room
 from weir.congestion.path import PathState
 from weir.transfer import Transfer
 

@@ -38,7 +38,7 @@ delay = "50 ms"
 # `weir`, in whose world less time goes by until a change is one.
 HASTY = """
 import sys
-from weir.congestion import change, cycle
+from weir.congestion.cycle import change, cycle
 change.SETTLE_S, change.BLOCK_S, cycle._LEAST_STEADY_S = 2.0, 1.0, 6.0
 from weir.cli import main
 sys.exit(main())

@@ -266,14 +266,14 @@ def _select(args: argparse.Namespace, chosen: dict[str, Any], log: TextIO | None
         if transfer.is_over:
             return carry_out(transfer, args, "sent", began=began)
     # Only here: what goes at once need not wait for it.
-    from weir.congestion.samples import silence
+    from weir.congestion.cycle.samples import silence
 
     silent = silence(_host(args.destination), asked.udp) if at_once else None
     if silent:
         silent.begin()
-    from weir.congestion.cycle import Selection
+    from weir.congestion.cycle.cycle import Selection
+    from weir.congestion.cycle.settings import Settings
     from weir.congestion.recognisers import recogniser
-    from weir.congestion.settings import Settings
 
     settings = Settings(
         fairness=fairness,

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from weir.congestion.cycle.settings import Recogniser
 from weir.congestion.options import BAND_S, Request
-from weir.congestion.settings import Recogniser
 
 
 def recogniser(request: Request) -> Recogniser:

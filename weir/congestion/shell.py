@@ -24,9 +24,9 @@ from weir._core import Time
 from weir.congestion import options
 from weir.congestion.choice import FAIRNESS, Choice, Wanted
 from weir.congestion.choice.decide import OfKind, Recognised
-from weir.congestion.cycle import decide
+from weir.congestion.cycle.cycle import decide
+from weir.congestion.cycle.settings import Recogniser
 from weir.congestion.options import Request
-from weir.congestion.settings import Recogniser
 from weir.errors import BadInput, WeirError
 from weir.format import mbit_s
 from weir.numbers import number

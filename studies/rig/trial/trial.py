@@ -22,7 +22,7 @@ from studies.rig.bottleneck import FAR, NEAR, scenario
 from studies.rig.processes import json_lines, module_command, started, weir_command
 from studies.rig.trial.outcome import Outcome
 from studies.rig.trial.timetable import Turn
-from weir.congestion.probing import PROBE_MAX_S
+from weir.congestion.cycle.probing import PROBE_MAX_S
 from weir.congestion.recordings import NetworkPath
 from weir.errors import BadInput
 from weir.lab import Lab, parse

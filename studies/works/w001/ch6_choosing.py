@@ -24,7 +24,7 @@ from studies.works.w001.ch6_choosing_runs import (
     points,
 )
 from weir.chart.panels import draw
-from weir.congestion.probing import PROBE_MAX_S
+from weir.congestion.cycle.probing import PROBE_MAX_S
 from weir.congestion.recordings import NetworkPath
 from weir.runs.point import Json, Point
 

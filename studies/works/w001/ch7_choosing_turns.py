@@ -32,8 +32,8 @@ from studies.works.w001.ch6_choosing_runs import (
 )
 from weir.chart.charts import Series, lines
 from weir.chart.panels import draw
+from weir.congestion.cycle.probing import PROBE_MAX_S
 from weir.congestion.options import PATTERN
-from weir.congestion.probing import PROBE_MAX_S
 from weir.congestion.recordings import KERNEL_TURNS, NetworkPath
 from weir.runs.point import Json, Point
 

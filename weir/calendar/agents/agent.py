@@ -28,7 +28,7 @@ from weir.errors import BadInput, Refused, TransferFailed, Unavailable, Unsuppor
 from weir.transfer import PAUSED, Progress, Route, Spare, Transfer
 
 if TYPE_CHECKING:
-    from weir.congestion.cycle import Selection
+    from weir.congestion.cycle.cycle import Selection
 
 log = logging.getLogger(__name__)
 
@@ -497,7 +497,7 @@ def _left_s(assignment: dict[str, Any]) -> float:
 
 def _has_time(assignment: dict[str, Any]) -> bool:
     """Whether the time to the deadline makes up for the silence of a probing."""
-    from weir.congestion.probing import PROBE_MAX_S
+    from weir.congestion.cycle.probing import PROBE_MAX_S
 
     return _left_s(assignment) >= PROBE_MAX_S / PROBE_SHARE_MAX
 
@@ -515,9 +515,9 @@ def _may_pass(error: WeirError | OSError) -> bool:
 def _selection(transfer: Transfer, assignment: dict[str, Any], rate: Rate) -> "Selection":
     """What chooses its congestion control, once: rates that change would look like a change."""
     # Only here: agents without it start sooner.
-    from weir.congestion.cycle import Selection
+    from weir.congestion.cycle.cycle import Selection
+    from weir.congestion.cycle.settings import Settings
     from weir.congestion.recognisers import recogniser
-    from weir.congestion.settings import Settings
 
     deadline = datetime.fromtimestamp(assignment["deadline_ns"] / 1e9, UTC)
     settings = Settings(rate=rate, deadline=deadline, steady_s=0.0)

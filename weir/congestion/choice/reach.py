@@ -6,9 +6,9 @@ An equal share is then what each has if what some cannot use is shared by the re
 fairness), and Jain's index is that of the parts that the streams have of it, as R. Jain and others
 (1984) have it where demands differ: who takes what nobody else can use harms nobody.
 
-A loss-based stream that comes late among others has less than they for minutes, the longer the
-path the longer. That is no unfairness of its control: they come to equal shares in the end, and at
-once where it enters (`weir.congestion.entering`). So a control is judged by how fair it is then.
+A loss-based stream that comes late among others has less than they for minutes, the longer the path
+the longer. That is no unfairness of its control: they come to equal shares in the end, and at once
+where it enters (`weir.congestion.cycle.entering`). So a control is judged by how fair it is then.
 """
 
 import math

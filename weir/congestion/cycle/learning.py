@@ -1,21 +1,21 @@
 """Learning who is on a path while one's own stream sends on it, before anything was chosen.
 
-`weir.congestion.monitor` asks whether a choice still suits; here nothing was chosen, and nothing is
-lost by a choice that one more second would have made better. So the first answer counts that is
-sure and was given twice, unless most are unknown; four times if it is that BBR is there, since BBR
-that is taken by mistake harms others, and streams that have just begun sound like it for a moment.
-After ten seconds it is the middle one, with the doubt that is left. What the kernel's counters say
-goes before what is heard in one thing: one's own stream and another of its kind may sound like one.
-A path that was not quiet has somebody on it, unless it has room.
+`monitor` asks whether a choice still suits; here nothing was chosen, and nothing is lost by a
+choice that one more second would have made better. So the first answer counts that is sure and was
+given twice, unless most are unknown; four times if it is that BBR is there, since BBR that is taken
+by mistake harms others, and streams that have just begun sound like it for a moment. After ten
+seconds it is the middle one, with the doubt that is left. What the kernel's counters say goes
+before what is heard in one thing: one's own stream and another of its kind may sound like one. A
+path that was not quiet has somebody on it, unless it has room.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from weir.congestion.choice.decide import IDLE, OfKind, Recognised
-from weir.congestion.monitor import Ear
+from weir.congestion.cycle.monitor import Ear
+from weir.congestion.cycle.probing import PROBE_MAX_S
 from weir.congestion.path import PathState
-from weir.congestion.probing import PROBE_MAX_S
 from weir.probe.sample import Sample
 
 _SOMEBODY = "B0-C1"  # who is not heard beside one's own stream is like it

@@ -1,19 +1,19 @@
 """The beginning of a transfer that sends as soon as it is connected, and what that shows.
 
-`weir.congestion.opening` says what a silence tells; here one is heard, for nothing, while the
-connections are made, and the file goes on meanwhile. It waits neither for an answer, which may be
-lost, nor for a name to be resolved: only what is large waits, for less than a tenth of a second,
-where its connections are made in less.
+`opening` says what a silence tells; here one is heard, for nothing, while the connections are made,
+and the file goes on meanwhile. It waits neither for an answer, which may be lost, nor for a name to
+be resolved: only what is large waits, for less than a tenth of a second, where its connections are
+made in less.
 """
 
 import time
 from dataclasses import dataclass
 
 from weir.congestion.choice.decide import Recognised
-from weir.congestion.opening import Opening
-from weir.congestion.room import Room
-from weir.congestion.samples import Samples
-from weir.congestion.sender import Sender
+from weir.congestion.cycle.opening import Opening
+from weir.congestion.cycle.room import Room
+from weir.congestion.cycle.samples import Samples
+from weir.congestion.cycle.sender import Sender
 from weir.errors import WeirError
 from weir.probe.sample import Sample
 

@@ -4,9 +4,9 @@ import math
 import time
 
 from weir.congestion.choice.response import streams_to_fill
-from weir.congestion.opening import Opening
+from weir.congestion.cycle.opening import Opening
+from weir.congestion.cycle.sender import Sender
 from weir.congestion.path import PathReader, PathState
-from weir.congestion.sender import Sender
 from weir.probe.sample import Sample
 from weir.probe.tcp_info import TcpInfo
 

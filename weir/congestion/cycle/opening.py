@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from weir.congestion.choice.decide import IDLE
+from weir.congestion.cycle.samples import RATE_HZ, SILENT_LEAST
 from weir.congestion.path import PathState, path_words
-from weir.congestion.samples import RATE_HZ, SILENT_LEAST
 from weir.probe.sample import Sample
 
 OPENING_S = 3.0

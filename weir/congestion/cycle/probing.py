@@ -3,7 +3,7 @@
 import math
 
 from weir.congestion.choice.decide import Recognised
-from weir.congestion.settings import Recogniser
+from weir.congestion.cycle.settings import Recogniser
 
 SURE = 0.97
 """When BBR is there, or not there, with this probability, the path is probed no longer."""

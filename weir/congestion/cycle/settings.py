@@ -8,8 +8,8 @@ from typing import Protocol, TextIO
 from weir._core import Rate
 from weir.congestion.choice import FAIRNESS, Interaction, Wanted
 from weir.congestion.choice.decide import Recognised
+from weir.congestion.cycle.samples import Samples
 from weir.congestion.options import RULES, Rule
-from weir.congestion.samples import Samples
 from weir.deadline import wall
 from weir.errors import BadInput
 from weir.probe.sample import Sample

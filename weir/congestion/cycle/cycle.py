@@ -9,16 +9,16 @@
 
 A transfer that is free to begin sends from the first byte and learns meanwhile. While its
 connections are made the path is silent anyway, and where that silence shows that nobody else is
-there (`weir.congestion.beginning`) nothing else is needed. Otherwise others are heard beside the
-file's own stream (`weir.congestion.learning`), and where these are streams of CUBIC it takes its
-share among them (`weir.congestion.entering`). What the path itself does to packets shows while it
-sends (`weir.congestion.room`): where nobody else is and the control leaves some of the path unused,
-another takes its place, or more streams do where the host offers none.
+there (`beginning`) nothing else is needed. Otherwise others are heard beside the file's own stream
+(`learning`), and where these are streams of CUBIC it takes its share among them (`entering`). What
+the path itself does to packets shows while it sends (`room`): where nobody else is and the control
+leaves some of the path unused, another takes its place, or more streams do where the host offers
+none.
 
 What is not free to begin, or cannot be heard beside, is probed in silence: passively, so that the
 background shows its own signature, or actively, and the transfer's own bytes go out in a pattern of
 bursts. Its connections stay, and change their congestion control in place. While it sends on, a
-prober listens, and who is heard then takes the place of silence (`weir.congestion.monitor`).
+prober listens, and who is heard then takes the place of silence (`monitor`).
 Whatever goes wrong with probing or recognising, the transfer goes on with the control that it has,
 and that is told.
 """
@@ -35,27 +35,27 @@ from fractions import Fraction
 
 from weir import kernel_controls
 from weir._core import Rate
-from weir.congestion.beginning import begin
-from weir.congestion.change import EARLIEST_S, ChangeDetector
 from weir.congestion.choice import Choice, Interaction, Wanted, choose
 from weir.congestion.choice.decide import Recognised, one_level_tree
 from weir.congestion.choice.reach import LOSS_BASED
 from weir.congestion.choice.response import streams_to_fill
 from weir.congestion.classify.beside import OWN
-from weir.congestion.demand import Demand, Trend
-from weir.congestion.entering import LEAST_SHARE, UNDER, Entry
+from weir.congestion.cycle.beginning import begin
+from weir.congestion.cycle.change import EARLIEST_S, ChangeDetector
+from weir.congestion.cycle.demand import Demand, Trend
+from weir.congestion.cycle.entering import LEAST_SHARE, UNDER, Entry
+from weir.congestion.cycle.found import DEADLINE, LISTENING, SENDING, Found, is_nobody
+from weir.congestion.cycle.learning import Learning, equal_share
+from weir.congestion.cycle.monitor import Ear, Listener
+from weir.congestion.cycle.opening import Nobody, Opening
+from weir.congestion.cycle.probing import is_sure, looks
+from weir.congestion.cycle.room import Room
+from weir.congestion.cycle.samples import RATE_HZ, Samples
+from weir.congestion.cycle.sender import LOOK_S, Sender
+from weir.congestion.cycle.settings import Recogniser, Settings
 from weir.congestion.event_log import EventLog
-from weir.congestion.found import DEADLINE, LISTENING, SENDING, Found, is_nobody
-from weir.congestion.learning import Learning, equal_share
-from weir.congestion.monitor import Ear, Listener
-from weir.congestion.opening import Nobody, Opening
 from weir.congestion.options import PASSIVE, Rule
 from weir.congestion.path import PathState, path_words
-from weir.congestion.probing import is_sure, looks
-from weir.congestion.room import Room
-from weir.congestion.samples import RATE_HZ, Samples
-from weir.congestion.sender import LOOK_S, Sender
-from weir.congestion.settings import Recogniser, Settings
 from weir.errors import Unavailable, WeirError
 from weir.format import mbit_s
 from weir.probe.carrier import require_congestion
