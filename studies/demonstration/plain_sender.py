@@ -13,6 +13,7 @@ import sys
 import threading
 from typing import Any
 
+from studies.rig.output import write_json
 from weir.transfer import Transfer
 
 _REPORT_S = 0.2
@@ -27,7 +28,7 @@ def main() -> None:
     args = parser.parse_args()
     orders: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(orders,), daemon=True).start()
-    _say({"ready": True})
+    write_json({"ready": True})
     under_way: dict[str, Transfer] = {}
     listening = True
     while listening or under_way:
@@ -61,7 +62,7 @@ def _report(under_way: dict[str, Transfer]) -> None:
     for id, transfer in list(under_way.items()):
         progress = transfer.progress()
         error = str(progress.error) if progress.error else None
-        _say(
+        write_json(
             {
                 "id": id,
                 "state": progress.state,
@@ -71,11 +72,6 @@ def _report(under_way: dict[str, Transfer]) -> None:
         )
         if progress.state in _ENDED:
             del under_way[id]
-
-
-def _say(item: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(item) + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

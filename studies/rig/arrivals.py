@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator
 
+from studies.rig.output import write_line
 from weir.lab.traffic import packets_refused, refuse_every_packet
 
 STEP_S = 0.5
@@ -24,30 +25,25 @@ def _packets(port: int) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sink:
         refuse_every_packet(sink)
         sink.bind(("", port))
-        _say("ready")
+        write_line("ready")
         for _ in _steps():
-            _say(packets_refused(sink))
+            write_line(packets_refused(sink))
 
 
 def _bytes(port: int) -> None:
     with socket.create_server(("", port)) as server:
-        _say("ready")
+        write_line("ready")
         with server.accept()[0] as connection:
             taken = [0]
             threading.Thread(target=_take, args=(connection, taken), daemon=True).start()
             for _ in _steps():
-                _say(taken[0])
+                write_line(taken[0])
 
 
 def _take(connection: socket.socket, taken: list[int]) -> None:
     piece = bytearray(_PIECE_BYTES)
     while count := connection.recv_into(piece):
         taken[0] += count
-
-
-def _say(what: str | int) -> None:
-    sys.stdout.write(f"{what}\n")
-    sys.stdout.flush()
 
 
 def _steps() -> Iterator[None]:

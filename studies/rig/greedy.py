@@ -9,13 +9,14 @@ import contextlib
 import socket
 import sys
 
+from studies.rig.output import write_line
+
 _PIECE = bytes(1 << 16)
 
 
 def main(host: str, port: int) -> None:
     """Sends."""
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
+    write_line("ready")
     if not sys.stdin.readline():
         return
     with contextlib.suppress(OSError), socket.create_connection((host, port)) as connection:

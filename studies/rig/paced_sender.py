@@ -9,6 +9,7 @@ there and verified. Congestion control is CUBIC, the mover's connections are pla
 import sys
 import threading
 
+from studies.rig.output import write_line
 from weir import Rate
 from weir.transfer import Transfer
 
@@ -17,17 +18,12 @@ def main() -> None:
     """Runs until the file is delivered, whatever standard input does."""
     source, destination = sys.argv[1:]
     transfer = Transfer.send([source], destination, keys=None, congestion="cubic")
-    _say("ready")
+    write_line("ready")
     _pace(transfer, sys.stdin.readline())
     transfer.start()
     threading.Thread(target=_follow, args=[transfer], daemon=True).start()
     transfer.wait()
-    _say("delivered")
-
-
-def _say(word: str) -> None:
-    sys.stdout.write(f"{word}\n")
-    sys.stdout.flush()
+    write_line("delivered")
 
 
 def _follow(transfer: Transfer) -> None:

@@ -17,9 +17,10 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from studies.rig.output import write_json
+
 _PIECE = bytes(1 << 16)
 _MAX_PACING_RATE = 47  # SO_MAX_PACING_RATE, which Python does not name
-_SAYS = threading.Lock()
 
 
 def main(host: str, ports: Sequence[int]) -> None:
@@ -27,7 +28,7 @@ def main(host: str, ports: Sequence[int]) -> None:
     for port in ports:
         server = socket.create_server((host, port))
         threading.Thread(target=_take, args=(server, port), daemon=True).start()
-    _say({"ready": True})
+    write_json({"ready": True})
     for line in sys.stdin:
         threading.Thread(target=_send, args=(json.loads(line),), daemon=True).start()
 
@@ -37,7 +38,7 @@ def _take(server: socket.socket, port: int) -> None:
     with server.accept()[0] as connection, contextlib.suppress(OSError):
         while taken := connection.recv_into(piece):
             count += taken
-    _say({"port": port, "bytes": count, "end_s": time.monotonic()})
+    write_json({"port": port, "bytes": count, "end_s": time.monotonic()})
 
 
 def _send(order: dict[str, Any]) -> None:
@@ -50,12 +51,6 @@ def _send(order: dict[str, Any]) -> None:
         for _ in range(whole):
             connection.sendall(_PIECE)
         connection.sendall(_PIECE[:rest])
-
-
-def _say(what: dict[str, Any]) -> None:
-    with _SAYS:
-        sys.stdout.write(json.dumps(what) + "\n")
-        sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -3,11 +3,11 @@
 Within a fabric (`studies.rig.ibsim`). Prints an object a sweep, then one with the last counters.
 """
 
-import json
 import sys
 import time
 from pathlib import Path
 
+from studies.rig.output import write_json
 from weir.observe.infiniband import dump
 from weir.observe.infiniband.asking import ports_of
 from weir.observe.infiniband.umad import Umad
@@ -20,13 +20,9 @@ def main() -> None:
         for _ in range(1 + int(sys.argv[2])):
             begin = time.monotonic()
             answers = fabric.ask(ports)
-            _tell({"took_s": time.monotonic() - begin})
+            write_json({"took_s": time.monotonic() - begin})
     pairs = zip(ports, answers, strict=True)
-    _tell({"counters": [(port.lid, port.number, answer.wait_ticks) for port, answer in pairs]})
-
-
-def _tell(facts: object) -> None:
-    sys.stdout.write(json.dumps(facts) + "\n")
+    write_json({"counters": [(port.lid, port.number, answer.wait_ticks) for port, answer in pairs]})
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ clip takes SECONDS.
 """
 
 import itertools
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +23,7 @@ from studies.rig.desktop.pictures import (
     stored,
     unpacked,
 )
+from studies.rig.output import write_json
 from weir.observe.desktop import mark
 
 WIDTH, HEIGHT = 640, 480
@@ -175,8 +175,7 @@ def main(arguments: list[str]) -> None:
     screen = _opened(name)
     card = Card(screen, (markers, int(port)), int(seed), float(seconds))
     card.begin()
-    sys.stdout.write(json.dumps({"ready": True}) + "\n")
-    sys.stdout.flush()
+    write_json({"ready": True})
     while True:
         event = screen.display.next_event()
         if event.type != X.KeyPress:
@@ -186,8 +185,7 @@ def main(arguments: list[str]) -> None:
             return
         told = card.do(key)
         if told is not None:
-            sys.stdout.write(json.dumps(told) + "\n")
-            sys.stdout.flush()
+            write_json(told)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,8 @@ pressed, a byte a key, as xdotool would do it (the extension XTEST).
 import socket
 import sys
 
+from studies.rig.output import write_line
+
 
 def main(arguments: list[str]) -> None:
     """Says when it can be reached; ends with the connection."""
@@ -16,8 +18,7 @@ def main(arguments: list[str]) -> None:
     name, port = arguments
     shown = display.Display(name)
     with socket.create_server(("", int(port))) as server:
-        sys.stdout.write("ready\n")
-        sys.stdout.flush()
+        write_line("ready")
         connection, _ = server.accept()
         with connection:
             while key := connection.recv(1):

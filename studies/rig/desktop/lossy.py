@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from studies.rig.desktop import card, rdp, rtp
-from studies.rig.desktop.viewer import run_at_once
+from studies.rig.desktop.screen import run_at_once
 from studies.rig.processes import Processes, module_command, weir_command
 from weir import Bytes, Rate, Time, extras
 from weir.errors import Unavailable, Unsupported

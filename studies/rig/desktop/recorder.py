@@ -8,7 +8,6 @@ painted to (its extension DAMAGE) and what it shows since then.
 """
 
 import hashlib
-import json
 import os
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from studies.rig.desktop.pictures import Pixels
+from studies.rig.output import write_json
 from weir.errors import Unavailable
 from weir.observe.desktop import mark
 
@@ -152,16 +152,11 @@ def main(arguments: list[str]) -> None:
     _focused(title, environment)
     damage.until_still(time.time_ns(), _FIRST_STILL_S)
     before = digest(damage.shown())
-    _tell({"ready": True})
+    write_json({"ready": True})
     for line in sys.stdin:
         done = task(line.strip(), before, damage, (markers, int(port)), environment)
         before = done["number"]
-        _tell(done)
-
-
-def _tell(what: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(what) + "\n")
-    sys.stdout.flush()
+        write_json(done)
 
 
 if __name__ == "__main__":

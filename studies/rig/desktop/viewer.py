@@ -8,24 +8,18 @@ another the last number that the card has painted; it says in a line of JSON whe
 that. When nothing more is told it ends.
 """
 
-import contextlib
-import json
 import os
-import socket
 import sys
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Protocol
 
-from studies.rig.desktop import card, rfb, rtp
-from studies.rig.desktop.pictures import Pixels, numbers
+from studies.rig.desktop import card, rtp
+from studies.rig.desktop.pictures import numbers
+from studies.rig.desktop.screen import LIMIT_S, Followed, Screen, by_vnc
+from studies.rig.output import write_json
 from weir.errors import Unavailable
 
-_LIMIT_S = 60.0
-_LOOK_S = 0.02
 _CLIPS = {"v", "s"}
 
 
@@ -44,39 +38,6 @@ class _Shown:
     changed_ns: int = 0
 
 
-def run_at_once(pid: int = 0) -> None:
-    """Has a screen's program run before all that is not a screen: it has a machine of its own.
-
-    What shows the picture is late here for want of a processor that a far screen would have.
-    Without the privilege it waits like any other.
-
-    Args:
-        pid: of the program, whose later threads inherit it; 0 for the calling thread.
-    """
-    with contextlib.suppress(PermissionError, ProcessLookupError):
-        os.sched_setscheduler(pid, os.SCHED_RR, os.sched_param(1))
-
-
-class Screen(Protocol):
-    """What shows a desktop, by whatever protocol."""
-
-    pixels: Pixels
-
-    def key(self, character: str) -> None:
-        """Presses a key and lets it go."""
-
-    def take(self) -> None:
-        """Waits for what changes it, and shows that."""
-
-
-def by_vnc(host: str, port: int, changed: Callable[[], None], is_near: bool) -> Screen:
-    """A screen of a server of RFB."""
-    connection = socket.create_connection((host, port), _LIMIT_S)
-    connection.settimeout(None)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return rfb.Screen(connection, changed, is_near)
-
-
 class Viewer:
     """A screen under a thread of its own.
 
@@ -87,19 +48,8 @@ class Viewer:
     def __init__(self, opened: Callable[[Callable[[], None]], Screen]) -> None:
         self._shown = _Shown()
         self._is_clip = False
-        self._failed: Unavailable | None = None
-        self._screen = opened(self._look)
-        self._waits = Path("/proc/self/schedstat")
-        threading.Thread(target=self._follow, daemon=True).start()
-
-    def _follow(self) -> None:
-        run_at_once()
-        self._waits = Path(f"/proc/self/task/{threading.get_native_id()}/schedstat")
-        try:
-            while True:
-                self._screen.take()
-        except Unavailable as error:
-            self._failed = error
+        self._followed = Followed(opened, self._look)
+        self._followed.begin()
 
     def _look(self) -> None:
         now_ns = time.time_ns()
@@ -107,19 +57,12 @@ class Viewer:
         height, width = (
             (card.CLIP_HEIGHT, card.CLIP_WIDTH) if self._is_clip else (card.HEIGHT, card.WIDTH)
         )
-        found = numbers(self._screen.pixels[:height, :width])
+        found = numbers(self._followed.screen.pixels[:height, :width])
         # Whoever waits for a whole number looks at all else as soon as that is there.
         shown.changed_ns = now_ns
         if (found == found[0]).all() and int(found[0]) not in shown.whole_ns:
-            shown.waited_ns[int(found[0])] = self._waited_ns()
+            shown.waited_ns[int(found[0])] = self._followed.waited_ns()
             shown.whole_ns[int(found[0])] = now_ns
-
-    def _waited_ns(self) -> int:
-        """How long the screen's thread has stood ready and not been run; 0 if nobody knows."""
-        try:
-            return int(self._waits.read_text().split()[1])
-        except (OSError, IndexError):
-            return 0
 
     def until_there(self) -> None:
         """Waits until the card is seen as it is at first.
@@ -127,13 +70,8 @@ class Viewer:
         Raises:
             Unavailable: it never is.
         """
-        begin_s = time.monotonic()
-        while card.MOVING not in self._shown.whole_ns:
-            time.sleep(_LOOK_S)
-            if self._failed:
-                raise self._failed
-            if time.monotonic() - begin_s > _LIMIT_S:
-                raise Unavailable(f"the card was not seen within {_LIMIT_S:g} s")
+        if self._followed.wait_for(lambda: self._shown.whole_ns.get(card.MOVING)) is None:
+            raise Unavailable(f"the card was not seen within {LIMIT_S:g} s")
 
     def press(self, key: str, number: Callable[[], int], pause_s: float) -> dict[str, object]:
         """Presses a key, waits until its last number is there and the screen still.
@@ -151,8 +89,8 @@ class Viewer:
         """
         self._is_clip = key in _CLIPS
         self._shown = _Shown()
-        waited_ns, pressed_ns = self._waited_ns(), time.time_ns()
-        self._screen.key(key)
+        waited_ns, pressed_ns = self._followed.waited_ns(), time.time_ns()
+        self._followed.screen.key(key)
         last = number()
         shown = self._still(last, pause_s)
         return {
@@ -160,7 +98,7 @@ class Viewer:
             "number": last,
             "pressed_ns": pressed_ns,
             "whole_ns": shown.whole_ns.get(last),
-            "waited_ns": shown.waited_ns.get(last, self._waited_ns()) - waited_ns,
+            "waited_ns": shown.waited_ns.get(last, self._followed.waited_ns()) - waited_ns,
             "frames": len(shown.whole_ns),
         }
 
@@ -169,16 +107,13 @@ class Viewer:
 
         Or when a minute is over.
         """
-        begin_ns = time.time_ns()
-        while True:
-            time.sleep(_LOOK_S)
-            if self._failed:
-                raise self._failed
+
+        def still() -> _Shown | None:
             now_ns, shown = time.time_ns(), self._shown
-            if number in shown.whole_ns and now_ns - shown.changed_ns > pause_s * 1e9:
-                return shown
-            if now_ns - begin_ns > _LIMIT_S * 1e9:
-                return shown
+            is_still = now_ns - shown.changed_ns > pause_s * 1e9
+            return shown if is_still and number in shown.whole_ns else None
+
+        return self._followed.wait_for(still) or self._shown
 
 
 def main(arguments: list[str]) -> None:
@@ -193,17 +128,12 @@ def main(arguments: list[str]) -> None:
     viewer = Viewer(opened)
     viewer.until_there()
     time.sleep(0.5)
-    _tell({"ready": True, "at_ns": time.time_ns()})
+    write_json({"ready": True, "at_ns": time.time_ns()})
     time.sleep(float(idle))
     for key, pause in zip(plan, pauses.split(","), strict=True):
         if not sys.stdin.readline():
             return
-        _tell(viewer.press(key, lambda: int(sys.stdin.readline()), float(pause)))
-
-
-def _tell(what: dict[str, object]) -> None:
-    sys.stdout.write(json.dumps(what) + "\n")
-    sys.stdout.flush()
+        write_json(viewer.press(key, lambda: int(sys.stdin.readline()), float(pause)))
 
 
 if __name__ == "__main__":

@@ -100,7 +100,7 @@ def test_a_screen_is_there_with_its_last_change_and_not_with_what_changes_nothin
 
 
 def test_a_screen_that_shows_something_else_is_never_there(monkeypatch):
-    monkeypatch.setattr(watcher, "_LIMIT_S", 0.1)
+    monkeypatch.setattr("studies.rig.desktop.screen.LIMIT_S", 0.1)
     watching, screen = watched()
     with pytest.raises(Unavailable, match="nothing still"):
         watching.until_there(0.01)

@@ -18,6 +18,7 @@ from rig import lab_lacks
 
 from studies.rig.desktop import call, card, lossy, pictures, rdp, rfb, rtp, spoken, viewer
 from studies.rig.desktop.lossy import Line
+from studies.rig.desktop.screen import run_at_once
 from weir.errors import Unavailable
 from weir.lab import rundir
 from weir.lab.workspace import open_workspace
@@ -241,11 +242,26 @@ class Still:
 
 
 def test_a_screen_that_stays_behind_ends_no_plan(monkeypatch):
-    monkeypatch.setattr(viewer, "_LIMIT_S", 0.1)
+    monkeypatch.setattr("studies.rig.desktop.screen.LIMIT_S", 0.1)
     watched = viewer.Viewer(Still)
     for key in "ip":
         shown = watched.press(key, lambda: 3, 2.3)
         assert (shown["number"], shown["whole_ns"], shown["frames"]) == (3, None, 0)
+
+
+class Gone(Still):
+    """A screen whose server goes away."""
+
+    def take(self):
+        raise Unavailable("the server went away")
+
+
+@pytest.mark.parametrize(
+    "waits", [lambda one: one.until_there(), lambda one: one.press("i", int, 1)]
+)
+def test_a_plan_ends_with_the_server(waits):
+    with pytest.raises(Unavailable, match="went away"):
+        waits(viewer.Viewer(Gone))
 
 
 class Placed(Still):
@@ -261,7 +277,7 @@ class Placed(Still):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="not root: no program may run before others")
 def test_a_screen_does_not_wait_for_others_programs():
-    Placed.found = None
+    Placed.found, ours = None, os.sched_getscheduler(0)
     viewer.Viewer(Placed)
     for _ in range(500):
         if Placed.found is not None:
@@ -269,16 +285,17 @@ def test_a_screen_does_not_wait_for_others_programs():
         threading.Event().wait(0.02)
     assert Placed.found == os.SCHED_RR
     # Nobody else in this program does.
-    assert os.sched_getscheduler(0) == os.SCHED_OTHER
+    assert os.sched_getscheduler(0) == ours
 
 
 def test_without_the_privilege_a_screen_waits_like_others(monkeypatch):
     def refuse(pid, policy, param):
         raise PermissionError
 
+    ours = os.sched_getscheduler(0)
     monkeypatch.setattr(os, "sched_setscheduler", refuse)
-    viewer.run_at_once()
-    assert os.sched_getscheduler(0) == os.SCHED_OTHER
+    run_at_once()
+    assert os.sched_getscheduler(0) == ours
 
 
 @needs_desktop

@@ -1,0 +1,22 @@
+"""What a program says to whoever started it: lines on its standard output, each as it is known.
+
+`studies.rig.processes.json_lines` is the other end.
+"""
+
+import json
+import sys
+import threading
+
+_LINES = threading.Lock()
+
+
+def write_line(text: object) -> None:
+    """Says a line, whole whichever thread says it."""
+    with _LINES:
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+
+
+def write_json(value: object) -> None:
+    """Says a value, as JSON in one line."""
+    write_line(json.dumps(value))
