@@ -209,7 +209,7 @@ class Listener:
             assert hear(data)[0] == HELLO
             data.sendall(b"\1")
             peer = Peer(control, data)
-            peer.hear(PUT, GET, SUPPLY)
+            peer.hear(PUT, GET, SUPPLY, ASSIST)
             peer.say(message(READY))
             # Who had no request leaves nothing open here.
             opened.pop_all()

@@ -14,6 +14,8 @@ from transfer_world import poll, weir
 from weir.cli import main
 
 SIZE = 1_500_000
+# Longer than a path may be, and than a field of a message.
+LONG, LONGER = "a/" * 2_500, "a/" * 40_000
 SLOW = ["--insecure", "--rate", "20 Mbit/s"]  # 0.6 s: what is printed later finds nobody
 
 
@@ -125,6 +127,16 @@ def test_what_arrives_late_says_so_by_its_exit_code(place, tmp_path, command):
         (["send", "/etc/hostname", "127.0.0.1:1/x", "--keys", "/not/there"], 2),
         (["get", "127.0.0.1:1/x", "/tmp/x", "--insecure"], 6),
         (["get", "127.0.0.1:1/x", "/tmp/x", "--insecure", "--cca", "auto"], 2),
+        (["send", "/etc/hostname", f"127.0.0.1:1/{LONG}", "--insecure"], 2),
+        (["send", "/etc/hostname", f"127.0.0.1:1,127.0.0.1:2/{LONGER}", "--insecure"], 2),
+        (["get", f"127.0.0.1:1/{LONG}", "/tmp/x", "--insecure"], 2),
+        (["get", f"127.0.0.1:1{'/' * 4097}x", "/tmp/x", "--insecure"], 2),
+        (["get", *["127.0.0.1:1/x/"] * 8193, "/tmp/x", "--insecure"], 2),
+        (["get", *[f"127.0.0.1:1/{LONG[:3000]}/"] * 400, "/tmp/x", "--insecure"], 2),
+        (["get", "127.0.0.1:1/x", "/tmp/x", "--insecure", "--cca", "c" * 16], 2),
+        (["get", "127.0.0.1:1/x", "/tmp/x", "--insecure", "--cca", "c" * 70_000], 2),
+        (["verify", "/etc/hostname", f"127.0.0.1:1/{LONG}", "--insecure"], 2),
+        (["verify", f"127.0.0.1:1/{LONGER}", "/etc/hostname", "--insecure"], 2),
         (["probe"], 2),
         (["probe", "no.such.host.invalid"], 2),
         (["ops", "show", "/not/there"], 2),

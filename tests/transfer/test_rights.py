@@ -135,6 +135,29 @@ def test_who_was_revoked_stays_so_whoever_wrote_the_list(world):
             assert not stored(world, server, client, f"{client}/after")
 
 
+@pytest.mark.parametrize(
+    "line", [" ana ", "\ufeffana", "{}", "\t{} ", "ANA:{}", "\u00a0ana\r"], ids=range(6)
+)
+def test_a_holder_is_revoked_however_the_name_or_number_is_written(world, line):
+    """With blanks, as an editor leaves it, or as other programs print serial numbers."""
+    serial = next(serial for _, _, serial, _ in keys_show(world / "ana"))
+    pairs = [serial[at : at + 2] for at in range(0, len(serial), 2)]
+    line = line.removeprefix("ANA:").format(":".join(["00", *pairs]).upper())
+    with serving(world, None) as server:
+        (world / "keys" / "revoked").write_text(f"{line}\nben\n")
+        assert not stored(world, server, "ana", "ana/x")
+        (world / "keys" / "revoked").write_text("anatol\nan\nana ben\n")
+        assert stored(world, server, "ana", "ana/x")
+
+
+def test_a_holder_whose_name_has_blanks_is_revoked(world):
+    keys_issue(world / "keys", world / "blank", " dtn7 ", server=False)
+    with serving(world, None) as server:
+        assert stored(world, server, "blank", "x")
+        keys_revoke(world / "keys", " dtn7 ")
+        assert not stored(world, server, "blank", "y")
+
+
 def test_a_server_is_known_by_its_name_when_that_is_asked_for(world):
     with serving(world, None) as server:
         target = f"{place(server)}/x"

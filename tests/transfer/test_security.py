@@ -1,6 +1,7 @@
 """Who may talk, and what they can reach."""
 
 import os
+import resource
 import socket
 import ssl
 import stat
@@ -15,7 +16,7 @@ from rig import WEIR
 from transfer_world import poll, weir
 
 from weir.errors import BadInput, Refused, TransferFailed, WeirError
-from weir.transfer import Server, Transfer, keys_init, keys_issue
+from weir.transfer import Server, Transfer, keys_init, keys_issue, keys_revoke
 
 
 @pytest.fixture
@@ -44,6 +45,59 @@ def test_keys_are_private_and_never_overwritten(world):
     with pytest.raises(BadInput, match="exist already"):
         keys_init(world / "keys")
     assert (world / "keys" / "ca.key").read_bytes() == before
+
+
+def narrow(most_bytes):
+    """As on a disk that is full: no file of a program begun so grows beyond this."""
+    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
+
+
+def everything_in(directory):
+    return {one.name: one.read_bytes() for one in directory.iterdir()}
+
+
+def test_a_set_of_keys_is_written_whole_or_not_at_all(world):
+    """Half of one was in the way of the next attempt, and of use to nobody."""
+    made = world / "made"
+    full = weir("keys", "init", made, preexec_fn=narrow(300))
+    assert full.returncode == 2 and "cannot write ca.pem" in full.stderr and not made.exists()
+    issue = ["keys", "issue", "dtn7", made, "--authority", world / "keys"]
+    full = weir(*issue, preexec_fn=narrow(300))
+    assert full.returncode == 2 and "cannot write client.pem" in full.stderr
+    assert not made.exists()
+    made.mkdir()
+    (made / "server.pem").write_text("somebody's")
+    with pytest.raises(BadInput, match=r"server\.pem: File exists"):
+        keys_init(made)
+    assert everything_in(made) == {"server.pem": b"somebody's"}
+    assert weir(*issue).returncode == 0
+
+
+def test_keys_are_not_issued_beside_another_authority_s(world):
+    """Nobody would know them there, and they would know nobody."""
+    keys_init(world / "others")
+    (world / "others" / "client.key").unlink()
+    (world / "others" / "client.pem").unlink()
+    before = everything_in(world / "others")
+    with pytest.raises(BadInput, match="is of another authority"):
+        keys_issue(world / "keys", world / "others", "dtn7", server=False)
+    assert everything_in(world / "others") == before
+    with (world / "others" / "ca.pem").open("ab") as both:
+        both.write((world / "keys" / "ca.pem").read_bytes())
+    keys_issue(world / "keys", world / "others", "dtn7", server=False)
+    with Server([world / "root"], listen="127.0.0.1:0", keys=world / "keys") as server:
+        attempt(Transfer.send([world / "source"], f"{place(server)}/a", keys=world / "others"))
+    assert (world / "root" / "a").read_text() == "content"
+
+
+def test_nobody_is_revoked_by_half_a_name_or_where_nobody_looks(world):
+    keys_revoke(world / "keys", "ben")
+    full = weir("keys", "revoke", "anatol", world / "keys", preexec_fn=narrow(7))
+    assert full.returncode == 2 and "cannot write revoked" in full.stderr
+    assert (world / "keys" / "revoked").read_text() == "ben\n", "not ana, whom nobody revoked"
+    with pytest.raises(BadInput, match=r"cannot read ca\.pem"):
+        keys_revoke(world / "root", "ben")
+    assert list((world / "root").iterdir()) == []
 
 
 def test_openssl_accepts_what_was_issued(world):

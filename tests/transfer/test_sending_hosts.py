@@ -241,6 +241,18 @@ def test_helpers_that_stand_still_or_send_nothing_are_done_without(world, serve)
     assert "sends nothing of what it was asked for" in transfer.progress().hosts[2].why
 
 
+def test_a_helper_that_says_it_has_done_all_and_has_not_is_done_without(world):
+    with servers(world.root) as first, peer.Listener() as other:
+        transfer = begun(world, with_helper(first, other.place))
+        with other.accept(version=6) as hasty:
+            hasty.hear(peer.WANT)
+            hasty.say(peer.message(peer.FINISHED))
+            until(lambda: transfer.progress().hosts[1].why)
+        (notice,) = finish(transfer)
+    assert world.is_whole
+    assert "it ends before it has sent all that it was asked for" in notice
+
+
 def test_a_stale_helper_is_found_and_its_content_is_nowhere(world):
     """It shows other content under the same name, size and time."""
     content = bytearray(world.source.read_bytes())

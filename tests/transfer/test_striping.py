@@ -200,6 +200,28 @@ def test_a_helper_that_stands_still_is_done_without_and_writes_nothing_later(wor
     assert leftovers(world.root) == []
 
 
+def test_a_helper_that_takes_chunks_and_writes_none_is_done_without(world):
+    """Its storage hangs, or it lies: it goes on saying that it lives."""
+    with servers(world.root) as first, peer.Listener() as other:
+        place = together(first).replace("/copy", f",{other.place}/copy")
+        transfer = begun(world, place, silence=Time("5 s"))
+        with other.accept(version=6) as idle:
+            _, lease = idle.hear(peer.LEASE)
+            idle.say(peer.message(peer.OPENED, lease[:8]))
+            idle.data.setblocking(False)
+            until(lambda: transfer.progress().hosts[1].bytes.count)
+            transfer.set_rate(None)
+            while not transfer.progress().hosts[1].why:
+                with contextlib.suppress(OSError):
+                    idle.data.recv(MIB)
+                    continue
+                with contextlib.suppress(OSError):
+                    idle.say(peer.message(peer.PING))
+                time.sleep(0.1)
+        (notice,) = finish(transfer)
+    assert world.is_whole and "writes nothing of what it was sent" in notice
+
+
 def test_the_first_receiver_dies_and_comes_back(world, serve):
     first = serve("--root", world.root, "--insecure")
     with servers(world.root) as others:

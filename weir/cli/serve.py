@@ -81,7 +81,8 @@ def run(args: argparse.Namespace) -> int:
             print(json.dumps(event | ({"ports": server.ports} if others else {})), flush=True)
         else:
             more = f" and at {', '.join(map(str, others))}" if others else ""
-            print(f"listening on {host}:{port}{more}", flush=True)
+            shown = f"[{host}]" if ":" in host else host
+            print(f"listening on {shown}:{port}{more}", flush=True)
         if args.insecure:
             print("weir: insecure: no TLS, anyone who can connect is trusted", file=sys.stderr)
         log.start()

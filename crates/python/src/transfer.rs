@@ -398,7 +398,7 @@ impl Server {
             weir_transfer::Server::start(settings, log)
         };
         let server = py.detach(start).map_err(|error| raise(&error))?;
-        let address = (server.address().ip().to_string(), server.address().port());
+        let address = (host(server.address()), server.address().port());
         let ports = server.ports();
         Ok(Self { running: Mutex::new(Some(server)), address, ports })
     }

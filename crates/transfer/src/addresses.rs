@@ -1,7 +1,7 @@
 //! Which of a host's addresses answers: none that is dead holds up those after it (RFC 8305).
 
 use std::io;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
@@ -61,6 +61,17 @@ pub(crate) fn connect(
     }
 }
 
+/// Where `ADDR:PORT` is to listen, an IPv6 address in brackets. One of a single link has the name
+/// of its interface, `[fe80::1%eth0]:7411`, which the system's resolver reads.
+pub(crate) fn of_listener(typed: &str) -> io::Result<Vec<SocketAddr>> {
+    let bracketed = typed.strip_prefix('[').and_then(|rest| rest.split_once("]:"));
+    let found = match bracketed.map(|(host, port)| (host, port.parse::<u16>())) {
+        Some((host, Ok(port))) => (host, port).to_socket_addrs()?,
+        _ => typed.to_socket_addrs()?,
+    };
+    Ok(found.collect())
+}
+
 fn try_one(address: &SocketAddr, timeout: Duration, packet: Option<u16>) -> io::Result<TcpStream> {
     match packet {
         None => TcpStream::connect_timeout(address, timeout),
@@ -93,6 +104,20 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         (listener, address)
+    }
+
+    #[test]
+    fn a_listener_may_be_of_one_link_by_the_name_of_its_interface() {
+        let of = |typed: &str| of_listener(typed).map(|found| found[0]);
+        for typed in ["[fe80::1%lo]:7411", "[fe80::1%1]:7411"] {
+            let SocketAddr::V6(found) = of(typed).unwrap() else { panic!("{typed}") };
+            assert_eq!((found.scope_id(), found.port()), (1, 7411), "{typed}");
+        }
+        assert_eq!(of("[::1]:0").unwrap().to_string(), "[::1]:0");
+        assert_eq!(of("127.0.0.1:7411").unwrap().to_string(), "127.0.0.1:7411");
+        for wrong in ["[fe80::1%nosuch]:7411", "[::1]:x", "[::1]", "7411", ""] {
+            assert!(of(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

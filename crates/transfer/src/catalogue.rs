@@ -15,7 +15,7 @@ use crate::remote::Remote;
 use crate::root::{Links, read_full};
 use crate::send::{Found, Source, Walk};
 use crate::threads;
-use crate::transfer::Settings;
+use crate::transfer::{Settings, check_place};
 use crate::wire::{
     DirectoryEntry, FailureCode, FileEntry, HashKind, LinkEntry, MESSAGE_LIMIT, Message, Options,
     RelativePath, Settled, UNNUMBERED,
@@ -84,6 +84,7 @@ impl Catalogue {
     /// connection count, and whether links are followed.
     pub fn of_remote(remote: &Remote, settings: &Settings) -> Result<Option<Self>, TransferError> {
         control::check_silence(settings.silence)?;
+        check_place(&remote.path)?;
         let dialer = Dialer {
             remote,
             tls: settings.tls.as_ref(),

@@ -209,6 +209,9 @@ pub enum TransferError {
         /// Which rule forbids it.
         why: String,
     },
+    /// This program is wrong somewhere.
+    #[error("a fault of this program ended it; please report what it said before")]
+    Fault,
     /// The caller cancelled it.
     #[error("cancelled; the same command resumes it")]
     Cancelled,

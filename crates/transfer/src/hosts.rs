@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::Receiver;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use crate::connection::Connection;
 use crate::control::{ControlReader, ControlWriter};
@@ -26,6 +26,8 @@ pub(crate) struct Others<'a> {
     pub(crate) names: Vec<String>,
     /// Begins to open a session with one of them.
     pub(crate) open: &'a (dyn Fn(usize) -> Opening + Sync),
+    /// One that owes something and does nothing for this long is done without.
+    pub(crate) silence: Duration,
 }
 
 /// One of several receiving, or sending, hosts, over all attempts of a transfer.

@@ -47,14 +47,18 @@ pub fn init(directory: &Path) -> Result<(), TransferError> {
     if directory.join(AUTHORITY).exists() || directory.join(AUTHORITY_KEY).exists() {
         return Err(keys_error(directory, "they exist already; choose another directory"));
     }
-    create_directory(directory)?;
+    let wrong = |error: rcgen::Error| keys_error(directory, &error);
     let authority = generate(directory)?;
-    let certificate =
-        authority_params().self_signed(&authority).map_err(|e| keys_error(directory, &e))?;
-    write_new(directory, AUTHORITY_KEY, authority.serialize_pem().as_bytes(), 0o600)?;
-    write_new(directory, AUTHORITY, certificate.pem().as_bytes(), 0o644)?;
-    issue(directory, directory, "server", Purpose::Server)?;
-    issue(directory, directory, "client", Purpose::Client)
+    let certificate = authority_params().self_signed(&authority).map_err(wrong)?.pem();
+    let mut files = vec![
+        KeyFile::private(AUTHORITY_KEY, authority.serialize_pem()),
+        KeyFile::public(AUTHORITY, certificate),
+    ];
+    let issuer = Issuer::new(authority_params(), authority);
+    for purpose in [Purpose::Server, Purpose::Client] {
+        files.extend(signed(&issuer, purpose.stem(), purpose).map_err(wrong)?);
+    }
+    write_all_new(directory, &files)
 }
 
 /// What every authority says about itself; its key is what tells one from another.
@@ -81,8 +85,23 @@ pub fn issue(
     let wrong = |error: rcgen::Error| keys_error(authority, &error);
     let ca_key = KeyPair::from_pem(&key_text).map_err(wrong)?;
     let issuer = Issuer::new(authority_params(), ca_key);
+    let mut files = signed(&issuer, name, purpose).map_err(wrong)?.to_vec();
+    if target.join(AUTHORITY).exists() {
+        check_knows(target, &ca_text)?;
+    } else {
+        files.push(KeyFile::public(AUTHORITY, ca_text));
+    }
+    write_all_new(target, &files)
+}
+
+/// A new key, and the certificate that an authority signs for it.
+fn signed(
+    issuer: &Issuer<'_, KeyPair>,
+    name: &str,
+    purpose: Purpose,
+) -> Result<[KeyFile; 2], rcgen::Error> {
     let mut params = match purpose {
-        Purpose::Server => CertificateParams::new(vec![SERVER_NAME.to_owned()]).map_err(wrong)?,
+        Purpose::Server => CertificateParams::new(vec![SERVER_NAME.to_owned()])?,
         Purpose::Client => CertificateParams::default(),
     };
     params.distinguished_name.push(DnType::CommonName, name);
@@ -92,16 +111,25 @@ pub fn issue(
         Purpose::Client => ExtendedKeyUsagePurpose::ClientAuth,
     }];
     set_validity(&mut params, 825);
-    let key = generate(target)?;
-    let certificate = params.signed_by(&key, &issuer).map_err(wrong)?;
-    create_directory(target)?;
+    let key = KeyPair::generate()?;
+    let certificate = params.signed_by(&key, issuer)?;
     let stem = purpose.stem();
-    write_new(target, &format!("{stem}.key"), key.serialize_pem().as_bytes(), 0o600)?;
-    write_new(target, &format!("{stem}.pem"), certificate.pem().as_bytes(), 0o644)?;
-    if !target.join(AUTHORITY).exists() {
-        write_new(target, AUTHORITY, ca_text.as_bytes(), 0o644)?;
+    Ok([
+        KeyFile::private(&format!("{stem}.key"), key.serialize_pem()),
+        KeyFile::public(&format!("{stem}.pem"), certificate.pem()),
+    ])
+}
+
+/// Refuses a key directory whose peers are of another authority: they would turn away whoever
+/// shows a certificate of this one, and be turned away.
+fn check_knows(directory: &Path, authority: &str) -> Result<(), TransferError> {
+    let there = read(directory, AUTHORITY)?;
+    let ours = CertificateDer::pem_slice_iter(authority.as_bytes()).next();
+    let is_ours = |one| matches!((&one, &ours), (Ok(one), Some(Ok(ours))) if one == ours);
+    if CertificateDer::pem_slice_iter(there.as_bytes()).any(is_ours) {
+        return Ok(());
     }
-    Ok(())
+    Err(keys_error(directory, "the ca.pem there is of another authority; choose another directory"))
 }
 
 /// A server's TLS from a key directory: TLS 1.3 only, clients must show a certificate.
@@ -163,15 +191,21 @@ pub fn show(directory: &Path) -> Result<Vec<(Purpose, Holder)>, TransferError> {
 /// more. It holds for every peer that uses this key directory, at once.
 pub fn revoke(directory: &Path, holder: &str) -> Result<(), TransferError> {
     check_name(holder)?;
+    // In any other directory nobody looks for the list.
+    read(directory, AUTHORITY)?;
     let path = directory.join(REVOKED);
     let opened =
         fs::OpenOptions::new().read(true).append(true).create(true).mode(0o644).open(&path);
     let written = opened.and_then(|mut file| {
-        // Whoever wrote the last line by hand, or ran out of room in it, may have left it open:
-        // two holders in one line are none.
-        let end = if ends_in_a_line(&file)? { "" } else { "\n" };
-        file.write_all(format!("{end}{holder}\n").as_bytes())?;
-        file.sync_all()
+        // Where the file system has no locks, two at a time are unlikely.
+        let _ = file.lock();
+        // Whoever wrote the last line by hand may have left it open: two holders in one line are
+        // none.
+        let (before, end) =
+            (file.metadata()?.len(), if ends_in_a_line(&file)? { "" } else { "\n" });
+        let written = file.write_all(format!("{end}{holder}\n").as_bytes());
+        // The beginning of a name may be another holder's.
+        written.and_then(|()| file.sync_all()).inspect_err(|_| drop(file.set_len(before)))
     });
     written.map_err(|error| keys_error(directory, &format!("cannot write {REVOKED}: {error}")))
 }
@@ -204,12 +238,22 @@ pub(crate) fn check_revoked(list: Option<&Path>, holder: &Holder) -> Result<(), 
             return Err(TransferError::Keys { directory, reason: error.to_string() });
         }
     };
-    let named = |line: &str| line == holder.name || line.eq_ignore_ascii_case(&holder.serial);
-    if text.lines().map(str::trim).any(named) {
+    let serial = plain_serial(&holder.serial);
+    let named = |line: &str| {
+        line == holder.name || line.trim() == holder.name.trim() || plain_serial(line) == serial
+    };
+    // An editor may have put the mark of its encoding first.
+    if text.trim_start_matches('\u{feff}').lines().any(named) {
         let why = format!("the certificate of {} is revoked", holder.name);
         return Err(TransferError::Denied { why });
     }
     Ok(())
+}
+
+/// A serial number however it is written: with colons, leading zeros, or capitals.
+fn plain_serial(written: &str) -> String {
+    let digits: String = written.trim().chars().filter(|letter| *letter != ':').collect();
+    digits.trim_start_matches('0').to_ascii_lowercase()
 }
 
 impl Purpose {
@@ -263,16 +307,49 @@ fn check_name(name: &str) -> Result<(), TransferError> {
     Ok(())
 }
 
-fn create_directory(directory: &Path) -> Result<(), TransferError> {
-    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
-    made.map_err(|error| keys_error(directory, &error))
+/// A file of a key directory that is to be.
+#[derive(Clone)]
+struct KeyFile {
+    name: String,
+    content: String,
+    mode: u32,
 }
 
-fn write_new(directory: &Path, name: &str, bytes: &[u8], mode: u32) -> Result<(), TransferError> {
-    let path = directory.join(name);
-    let opened = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&path);
-    let written = opened.and_then(|mut file| file.write_all(bytes));
-    written.map_err(|error| keys_error(directory, &format!("cannot write {name}: {error}")))
+impl KeyFile {
+    fn private(name: &str, content: String) -> Self {
+        Self { name: name.to_owned(), content, mode: 0o600 }
+    }
+
+    fn public(name: &str, content: String) -> Self {
+        Self { name: name.to_owned(), content, mode: 0o644 }
+    }
+
+    fn write(&self, path: &Path) -> io::Result<()> {
+        let mut options = fs::OpenOptions::new();
+        let mut file = options.write(true).create_new(true).mode(self.mode).open(path)?;
+        let written = file.write_all(self.content.as_bytes()).and_then(|()| file.sync_all());
+        written.inspect_err(|_| drop(fs::remove_file(path)))
+    }
+}
+
+/// Writes all of the files or none, in a directory that is made where there is none. Some of a set
+/// are of no use, and would be in the way of the next attempt.
+fn write_all_new(directory: &Path, files: &[KeyFile]) -> Result<(), TransferError> {
+    let was_there = directory.exists();
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
+    made.map_err(|error| keys_error(directory, &error))?;
+    for (index, file) in files.iter().enumerate() {
+        let Err(error) = file.write(&directory.join(&file.name)) else { continue };
+        // What cannot be taken back either is told by the next attempt.
+        for written in &files[..index] {
+            let _ = fs::remove_file(directory.join(&written.name));
+        }
+        if !was_there {
+            let _ = fs::remove_dir(directory);
+        }
+        return Err(keys_error(directory, &format!("cannot write {}: {error}", file.name)));
+    }
+    Ok(())
 }
 
 fn read(directory: &Path, name: &str) -> Result<String, TransferError> {

@@ -28,7 +28,10 @@ use crate::socket;
 use crate::spare::Spare;
 use crate::streams::{Streams, check_streams};
 use crate::threads;
-use crate::wire::{DEALS, DEMANDS, HashKind, JOINS, Message, Options, RelativePath, STRIPES};
+use crate::wire::{
+    CONGESTION_LIMIT, DEALS, DEMANDS, HashKind, JOINS, LIST_LIMIT as SOURCES_MAX, MESSAGE_LIMIT,
+    Message, Options, PATH_LIMIT, RelativePath, STRIPES,
+};
 
 /// Pauses between attempts to reconnect.
 const BACK_OFF: [Duration; 4] = [
@@ -44,6 +47,9 @@ const ROUTES_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Hosts that receive, or send, one transfer together.
 const HOSTS_MAX: usize = 8;
+
+/// Bytes of one request's sources: what a message has room for, less what else is in it.
+const SOURCES_BYTES_MAX: usize = MESSAGE_LIMIT - 256;
 
 /// What moves where.
 #[derive(Clone, Debug)]
@@ -190,6 +196,7 @@ impl Transfer {
         }
         control::check_silence(settings.silence)?;
         check_read_back(settings.read_back, settings.hash)?;
+        check_congestion(&settings.congestion)?;
         check_spare(&direction, &settings)?;
         check_routes(&direction, &settings)?;
         check_others(&direction, &settings)?;
@@ -264,6 +271,7 @@ impl Transfer {
 
     /// Switches the congestion control of the live connections.
     pub fn set_congestion(&self, name: &str) -> Result<(), TransferError> {
+        check_congestion(name)?;
         self.shared.pace.set_congestion(name)
     }
 
@@ -384,11 +392,17 @@ impl Shared {
     /// Finds what is wrong before anything is connected.
     fn check(&self) -> Result<(), TransferError> {
         match &self.direction {
-            Direction::Send { .. } => self.local_sources().map(|_| ()),
+            Direction::Send { destination, .. } => {
+                let places = [destination].into_iter().chain(&self.settings.others);
+                places.map(|place| &place.path).try_for_each(|path| check_place(path))?;
+                self.local_sources().map(|_| ())
+            }
             Direction::Get { sources, .. } => {
                 for source in sources {
+                    check_place(source)?;
                     RelativePath::from_typed(source).map_err(TransferError::Path)?;
                 }
+                check_request(sources)?;
                 let names = sources.iter().filter_map(|source| bounds::sent_name(source));
                 check_names(names.filter_map(|name| RelativePath::new(&name).ok()))?;
                 self.local_destination().map(|_| ())
@@ -397,7 +411,7 @@ impl Shared {
     }
 
     fn run(self: &Arc<Self>) {
-        self.end(self.attempt_repeatedly());
+        self.end(threads::ended(|| self.attempt_repeatedly()));
     }
 
     fn end(&self, result: Result<(), TransferError>) {
@@ -583,7 +597,8 @@ impl Shared {
         self.streams.begin(recruits.is_some());
         let open = |index| self.begin_to_reach(index);
         let names = self.settings.others.iter().map(Remote::to_string).collect();
-        let others = Others { names, open: &open };
+        let silence = control::duration(self.settings.silence);
+        let others = Others { names, open: &open, silence };
         let others =
             self.can_share(&control, STRIPES, "lent to other receivers").then_some(&others);
         let (hash, pace) = (self.settings.hash, &self.pace);
@@ -686,11 +701,10 @@ impl Shared {
         };
         let open = |index| self.begin_to_reach(index);
         let names = self.settings.others.iter().map(Remote::to_string).collect();
-        let others = Others { names, open: &open };
         let silence = control::duration(self.settings.silence);
+        let others = Others { names, open: &open, silence };
         let several = self.can_share(control, DEALS, "sent by other hosts too");
-        let sources =
-            several.then_some(receive::Sources { others: &others, pace: &self.pace, silence });
+        let sources = several.then_some(receive::Sources { others: &others, pace: &self.pace });
         let more = (&nobody as &receive::Join<'_>, sources);
         receive::receive(reader, control, data, destination, &options, &self.progress, more)?;
         self.progress.verdict()
@@ -738,6 +752,35 @@ impl Shared {
         let is_directory = typed.ends_with(b"/") || several;
         Ok(own_place(root, name.map_err(TransferError::Path)?, is_directory, bounds))
     }
+}
+
+/// Refuses a place that no message has room for; it is sent as it was typed.
+pub(crate) fn check_place(typed: &[u8]) -> Result<(), TransferError> {
+    if typed.len() <= PATH_LIMIT {
+        return Ok(());
+    }
+    RelativePath::new(typed).map(drop).map_err(TransferError::Path)
+}
+
+/// Refuses more sources than one request has room for.
+fn check_request(sources: &[Vec<u8>]) -> Result<(), TransferError> {
+    let bytes: usize = sources.iter().map(|source| source.len() + 2).sum();
+    if sources.len() > SOURCES_MAX || bytes > SOURCES_BYTES_MAX {
+        let (item, value) = ("sources", sources.len().to_string());
+        let why = "one request has room for 8192, of 1 MB in all: get a directory, or in parts";
+        return Err(TransferError::Setting { item, value, why });
+    }
+    Ok(())
+}
+
+/// Refuses a name that no kernel has, and no message room for.
+fn check_congestion(name: &str) -> Result<(), TransferError> {
+    if name.len() > CONGESTION_LIMIT {
+        let value = format!("\"{}…\"", &name[..name.floor_char_boundary(CONGESTION_LIMIT)]);
+        let (item, why) = ("congestion control", "names have at most 15 bytes");
+        return Err(TransferError::Setting { item, value, why });
+    }
+    Ok(())
 }
 
 /// What arrives under one name is one: the other would be lost.

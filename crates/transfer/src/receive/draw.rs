@@ -45,8 +45,6 @@ pub(crate) struct Sources<'a> {
     pub(crate) others: &'a Others<'a>,
     /// Which all of them keep together.
     pub(crate) pace: &'a Arc<Pace>,
-    /// One that owes something and sends nothing for this long is done without.
-    pub(crate) silence: Duration,
 }
 
 impl Reception {
@@ -133,10 +131,14 @@ impl Reception {
         loop {
             match reader.expect(MESSAGE_LIMIT)? {
                 Message::FileFailed { message, .. } => return Ok(Some(message)),
-                Message::Finished => return Ok(None),
+                Message::Finished if helper.owes_nothing() => return Ok(None),
+                Message::Finished => {
+                    let what = "it ends before it has sent all that it was asked for";
+                    return Err(reader.unexpected(what));
+                }
                 Message::Ping => {
                     let is_paused = sources.pace.rate() == Rate::ZERO;
-                    if helper.is_stuck(sources.silence, is_paused) {
+                    if helper.is_stuck(sources.others.silence, is_paused) {
                         let why = format!("{} sends nothing of what it was asked for", helper.name);
                         return Ok(Some(why));
                     }

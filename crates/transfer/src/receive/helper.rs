@@ -102,8 +102,12 @@ impl Helper {
     }
 
     pub(super) fn tell(&self, message: &Message) {
-        // Whoever reads from it finds out.
-        self.control().map(|control| control.send(message));
+        if let Some(control) = self.control()
+            && control.send(message).is_err()
+        {
+            // Whoever reads from it finds out now, though it may still talk.
+            control.shut_down();
+        }
     }
 
     /// How many chunks the first sender is to be asked for now, if any.
@@ -146,6 +150,11 @@ impl Helper {
         let hash = state.under_way.remove(&(file, chunk))?;
         state.speed.count(Instant::now());
         Some((hash, state.under_way.is_empty()))
+    }
+
+    /// All that it was asked for has come.
+    pub(super) fn owes_nothing(&self) -> bool {
+        self.state().under_way.is_empty()
     }
 
     /// Whether it has owed something for so long, and not a byte has come. While paused it may.

@@ -4,10 +4,12 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::large::LargeFile;
 use crate::connection::Connection;
 use crate::control::ControlWriter;
+use crate::socket;
 use crate::wire::{CHUNK_SIZE, Message, WrittenChunk};
 
 /// One of the other receivers.
@@ -27,6 +29,10 @@ struct State {
     files: HashMap<u64, Standing>,
     /// What it was sent, by file and chunk, and has not said to be written.
     under_way: HashMap<(u64, u64), UnderWay>,
+    /// What it had taken on its connections at the last look, and when it took some, or said to
+    /// have written some.
+    taken: u64,
+    moved: Option<Instant>,
     /// What it has said to be written, of files that are not complete.
     told: HashSet<(u64, u64)>,
     /// It takes nothing more: it is lost, or all is done.
@@ -139,8 +145,12 @@ impl Helper {
 
     pub(super) fn tell(&self, message: &Message) {
         let control = self.state().control.clone();
-        // Whoever reads from it finds out.
-        control.map(|control| control.send(message));
+        if let Some(control) = control
+            && control.send(message).is_err()
+        {
+            // Whoever reads from it finds out now, though it may still talk.
+            control.shut_down();
+        }
     }
 
     /// Forgets a file; says, if it was lent, whether nothing of it is still to be written.
@@ -196,6 +206,18 @@ impl Helper {
         self.state().under_way.is_empty()
     }
 
+    /// Whether it has had chunks for so long, and has neither taken more nor written any. While
+    /// paused it may: what it has of a chunk is not all of it.
+    pub(super) fn is_stuck(&self, silence: Duration, is_paused: bool) -> bool {
+        let mut state = self.state();
+        let taken = state.sockets.iter().filter_map(|one| socket::bytes_acked(one).ok()).sum();
+        let has_some = state.under_way.values().any(|one| one.hash.is_some());
+        if !has_some || is_paused || taken != std::mem::replace(&mut state.taken, taken) {
+            state.moved = Some(Instant::now());
+        }
+        state.moved.is_some_and(|moved| moved.elapsed() >= silence)
+    }
+
     /// Whether it has said that it wrote a chunk; from now on it has not.
     pub(super) fn take_told(&self, file: u64, chunk: u64) -> bool {
         self.state().told.remove(&(file, chunk))
@@ -214,6 +236,9 @@ impl Helper {
         };
         // All or none: what stays under way is sent again when the helper is lost.
         let written: Vec<WrittenChunk> = chunks.iter().map(hash_of).collect::<Option<_>>()?;
+        if !chunks.is_empty() {
+            state.moved = Some(Instant::now());
+        }
         for chunk in chunks {
             state.under_way.remove(&(file, *chunk));
             state.told.insert((file, *chunk));

@@ -207,7 +207,8 @@ pub(crate) fn send(
         if let Some(others) = others {
             for (number, helper) in sending.helpers.iter().enumerate() {
                 let opening = (others.open)(number);
-                sending.begin(scope, move || sending.stripe_over(scope, helper, &opening));
+                let silence = others.silence;
+                sending.begin(scope, move || sending.stripe_over(scope, helper, &opening, silence));
             }
         }
         let followed = sending.follow(reader).and_then(|()| sending.part(reader));

@@ -10,6 +10,9 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
 use std::thread::Scope;
+use std::time::Duration;
+
+use weir_units::Rate;
 
 use super::helper::{Ahead, Helper, Left, Next, Standing, UnderWay};
 use super::lane::LOOK;
@@ -31,6 +34,7 @@ impl Sending {
         scope: &'scope Scope<'scope, '_>,
         helper: &'scope Helper,
         opening: &Opening,
+        silence: Duration,
     ) {
         let reached = loop {
             match opening.recv_timeout(LOOK) {
@@ -43,7 +47,7 @@ impl Sending {
         match reached {
             None => {}
             Some(Err(error)) => self.lose(helper, &error.to_string()),
-            Some(Ok(reached)) => self.work_with(scope, helper, reached),
+            Some(Ok(reached)) => self.work_with(scope, helper, reached, silence),
         }
         self.files().helpers -= 1;
         self.moved.notify_all();
@@ -54,6 +58,7 @@ impl Sending {
         scope: &'scope Scope<'scope, '_>,
         helper: &'scope Helper,
         reached: HelperSession,
+        silence: Duration,
     ) {
         let HelperSession { mut reader, control, data } = reached;
         let sockets: Vec<Arc<TcpStream>> = data.iter().map(|one| Arc::clone(&one.socket)).collect();
@@ -68,7 +73,7 @@ impl Sending {
                 return self.lose(helper, &error.to_string());
             }
         }
-        match self.follow_helper(helper, &mut reader) {
+        match self.follow_helper(helper, &mut reader, silence) {
             Ok(None) => drop(helper.end()),
             Ok(Some(why)) => self.lose(helper, &why),
             Err(error) => self.lose(helper, &error.to_string()),
@@ -96,6 +101,7 @@ impl Sending {
         &self,
         helper: &Helper,
         reader: &mut ControlReader,
+        silence: Duration,
     ) -> Result<Option<String>, TransferError> {
         loop {
             match reader.expect(MESSAGE_LIMIT)? {
@@ -121,6 +127,9 @@ impl Sending {
                 Message::Finished if helper.is_done() => return Ok(None),
                 Message::Ping => {}
                 _ => return Err(reader.unexpected("nothing that another receiver says")),
+            }
+            if helper.is_stuck(silence, self.pace.rate() == Rate::ZERO) {
+                return Ok(Some(format!("{} writes nothing of what it was sent", helper.name)));
             }
         }
     }

@@ -12,7 +12,6 @@ mod settings;
 mod sweeper;
 
 use std::collections::HashMap;
-use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -23,6 +22,7 @@ use std::time::Duration;
 
 use socket2::SockRef;
 
+use crate::addresses;
 use crate::connection::Connection;
 use crate::error::TransferError;
 use crate::room::Rooms;
@@ -133,8 +133,9 @@ impl Server {
 
 /// A listener at each port, and where they are: one after the other, or as the system chooses.
 fn listen(settings: &ServerSettings) -> Result<(Vec<TcpListener>, Vec<SocketAddr>), TransferError> {
-    let first = listen_at(&settings.listen)?;
     let failed = |source| TransferError::Listen { address: settings.listen.clone(), source };
+    let place = addresses::of_listener(&settings.listen).map_err(failed)?;
+    let first = listen_at(&place[..]).map_err(failed)?;
     let asked = settings.listen.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
     let is_chosen = matches!(asked, Some(Ok(0)));
     let (mut listeners, mut addresses) = (vec![first], Vec::new());
@@ -144,7 +145,8 @@ fn listen(settings: &ServerSettings) -> Result<(Vec<TcpListener>, Vec<SocketAddr
         let next = if is_chosen { Some(0) } else { address.port().checked_add(1) };
         let beyond = || failed(io::Error::other("there are not so many ports above it"));
         address.set_port(next.ok_or_else(beyond)?);
-        let listener = listen_at(address)?;
+        let listener = listen_at(address)
+            .map_err(|source| TransferError::Listen { address: address.to_string(), source })?;
         address = listener.local_addr().map_err(failed)?;
         addresses.push(address);
         listeners.push(listener);
@@ -152,12 +154,10 @@ fn listen(settings: &ServerSettings) -> Result<(Vec<TcpListener>, Vec<SocketAddr
     Ok((listeners, addresses))
 }
 
-fn listen_at(place: impl ToSocketAddrs + fmt::Display) -> Result<TcpListener, TransferError> {
-    let listened = TcpListener::bind(&place).and_then(|listener| {
-        SockRef::from(&listener).listen(BACKLOG)?;
-        Ok(listener)
-    });
-    listened.map_err(|source| TransferError::Listen { address: place.to_string(), source })
+fn listen_at(place: impl ToSocketAddrs) -> io::Result<TcpListener> {
+    let listener = TcpListener::bind(place)?;
+    SockRef::from(&listener).listen(BACKLOG)?;
+    Ok(listener)
 }
 
 impl Drop for Server {

@@ -6,7 +6,7 @@
 use super::WireError;
 
 /// The most elements of a list that one message carries.
-pub(super) const LIST_LIMIT: usize = 8192;
+pub(crate) const LIST_LIMIT: usize = 8192;
 
 /// Writes fields into a growing message.
 #[derive(Debug, Default)]

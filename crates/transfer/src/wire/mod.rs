@@ -15,6 +15,7 @@ mod path;
 mod stripe;
 
 pub use answer::{Answer, AnswerState, ChunkRun, Settled};
+pub(crate) use codec::LIST_LIMIT;
 pub use encoding::message_length;
 pub use entry::{DirectoryEntry, FileEntry, LinkEntry};
 pub use failure::FailureCode;
@@ -25,6 +26,7 @@ pub use message::{
     AGAIN, DEALS, DEMANDS, JOINS, MESSAGE_LIMIT, Message, NEWEST, PREFIX_SIZE, Role, STRIPES,
     UNNUMBERED, VERSION, WrittenChunk, greeting, version_of,
 };
+pub(crate) use options::CONGESTION_LIMIT;
 pub use options::{HashKind, Options};
 pub use path::{NAME_LIMIT, PATH_LIMIT, RelativePath};
 

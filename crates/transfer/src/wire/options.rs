@@ -4,7 +4,7 @@ use super::WireError;
 use super::codec::{Decoder, Encoder};
 
 /// The longest name of a congestion control, as the kernel bounds it.
-pub(super) const CONGESTION_LIMIT: usize = 15;
+pub(crate) const CONGESTION_LIMIT: usize = 15;
 
 /// What a requester may demand of the receiver, as bits of one byte.
 const SYNC: u8 = 1;

@@ -7,6 +7,8 @@ use crate::escape::printable_bytes;
 
 /// The longest path in bytes (Linux PATH_MAX, without the final NUL).
 pub const PATH_LIMIT: usize = 4095;
+/// So much is shown of a path that is longer.
+const SHOWN: usize = 64;
 /// The longest single name in bytes (Linux NAME_MAX).
 pub const NAME_LIMIT: usize = 255;
 
@@ -25,7 +27,8 @@ impl RelativePath {
             return Ok(Self::default());
         }
         if bytes.len() > PATH_LIMIT {
-            return Err(wrong("is longer than 4095 bytes"));
+            let path = Self(bytes[..SHOWN].to_vec()).to_string() + "…";
+            return Err(WireError::Path { path, why: "is longer than 4095 bytes" });
         }
         for name in bytes.split(|byte| *byte == b'/') {
             match name {
