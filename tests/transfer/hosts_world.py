@@ -5,11 +5,19 @@ import os
 
 from rig import until
 
-from weir import Rate
+from weir import Rate, Time
 from weir.transfer import Server
 
 MIB = 1 << 20
 SLOW = Rate("100 Mbit/s")
+
+IMPOSSIBLE = [
+    ("a:1,a:1/f", {}, "it is there twice"),
+    ("a:1,b:1/f", {"hash": "none"}, "checked by its hash"),
+    (",".join(f"a:{port}" for port in range(1, 10)) + "/f", {}, "8 are allowed"),
+    ("a:1,/f", {}, "no port"),
+]
+"""Places on several hosts that cannot be: each with a transfer's choices, and why not."""
 
 
 class Log:
@@ -39,6 +47,13 @@ def servers(*roots, keys=None, log=None, **choices):
 
 def together(running, path="copy"):
     return ",".join("{}:{}".format(*server.address) for server in running) + f"/{path}"
+
+
+def finish(transfer):
+    """Lets it go on unpaced to its end; what was told until then."""
+    transfer.set_rate(None)
+    assert transfer.wait(Time("60 s"))
+    return transfer.take_notices()
 
 
 def half_way(transfer, share=0.4):

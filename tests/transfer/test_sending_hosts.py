@@ -13,7 +13,18 @@ from pathlib import Path
 
 import peer
 import pytest
-from hosts_world import MIB, SLOW, Log, data_and_holes, half_way, holed, servers, together
+from hosts_world import (
+    IMPOSSIBLE,
+    MIB,
+    SLOW,
+    Log,
+    data_and_holes,
+    finish,
+    half_way,
+    holed,
+    servers,
+    together,
+)
 from rig import WEIR, free_port, until
 from transfer_world import leftovers, weir
 
@@ -65,12 +76,6 @@ def begun(world, place, **choices):
     transfer = Transfer.get([place], world.copy, **chosen)
     transfer.start()
     return transfer
-
-
-def finish(transfer):
-    transfer.set_rate(None)
-    assert transfer.wait(Time("60 s"))
-    return transfer.take_notices()
 
 
 def of_all(running):
@@ -402,15 +407,7 @@ def test_the_rate_is_of_all_hosts_together_and_can_be_changed(world):
     assert world.is_whole and min(given(transfer)) > MIB
 
 
-@pytest.mark.parametrize(
-    ("place", "choices", "why"),
-    [
-        ("a:1,a:1/f", {}, "it is there twice"),
-        ("a:1,b:1/f", {"hash": "none"}, "checked by its hash"),
-        (",".join(f"a:{port}" for port in range(1, 10)) + "/f", {}, "8 are allowed"),
-        ("a:1,/f", {}, "no port"),
-    ],
-)
+@pytest.mark.parametrize(("place", "choices", "why"), IMPOSSIBLE)
 def test_hosts_that_cannot_be_are_refused_before_anything_is_asked(world, place, choices, why):
     with pytest.raises(BadInput, match=why):
         Transfer.get([place], world.copy, keys=None, **choices)

@@ -12,7 +12,18 @@ from datetime import datetime
 
 import peer
 import pytest
-from hosts_world import MIB, SLOW, Log, data_and_holes, half_way, holed, servers, together
+from hosts_world import (
+    IMPOSSIBLE,
+    MIB,
+    SLOW,
+    Log,
+    data_and_holes,
+    finish,
+    half_way,
+    holed,
+    servers,
+    together,
+)
 from rig import free_port, until
 from transfer_world import leftovers, weir
 
@@ -47,12 +58,6 @@ def begun(world, place, **choices):
     transfer = Transfer.send([world.source], place, **chosen)
     transfer.start()
     return transfer
-
-
-def finish(transfer):
-    transfer.set_rate(None)
-    assert transfer.wait(Time("60 s"))
-    return transfer.take_notices()
 
 
 def told_and_finished(world, place, **choices):
@@ -348,15 +353,7 @@ def test_an_older_first_receiver_is_used_alone_and_heard_nothing_new(world):
     assert "it speaks version 4 of the protocol" in notices[0]
 
 
-@pytest.mark.parametrize(
-    ("place", "choices", "why"),
-    [
-        ("a:1,a:1/f", {}, "it is there twice"),
-        ("a:1,b:1/f", {"hash": "none"}, "checked by its hash"),
-        (",".join(f"a:{port}" for port in range(1, 10)) + "/f", {}, "8 are allowed"),
-        ("a:1,/f", {}, "no port"),
-    ],
-)
+@pytest.mark.parametrize(("place", "choices", "why"), IMPOSSIBLE)
 def test_receivers_that_cannot_be_are_refused_before_anything_is_sent(world, place, choices, why):
     with pytest.raises(BadInput, match=why):
         Transfer.send([world.source], place, keys=None, **choices)
