@@ -23,12 +23,12 @@ from typing import Any
 
 from benches.harness import quick, row
 from studies.rig.copying import Hosts, WeirSend, copy
+from studies.rig.workspace import open_workspace
 from weir import kernel_controls
 from weir.congestion.choice.response import reach_bps
 from weir.congestion.path import PathState
 from weir.errors import WeirError
 from weir.lab import Lab, parse
-from weir.lab.workspace import open_workspace
 
 CONTROLS = ("bbr", "cubic", "reno")
 STREAMS = (16, 8, 4, 2, 1)

@@ -17,12 +17,12 @@ from rich.text import Text
 
 from studies.demonstration.scaffold import Figures
 from studies.rig import ibsim
+from studies.rig.workspace import open_workspace
 from studies.works.w000.ch2_victims import HOST_BPS, PHASE_NS, scenario
 from weir import Bytes, Time
 from weir.chart.panels import Curve, Panel, draw
 from weir.format import percent, rate
 from weir.lab.scenario import Credits
-from weir.lab.workspace import open_workspace
 from weir.observe.infiniband import asking, dump, plan, waiting
 from weir.sim.core import simulated
 from weir.terminal import Column, Table

@@ -25,10 +25,11 @@ from studies.demonstration.run_state import RunState
 from studies.demonstration.submit_loop import Carrier, run_submit_loop
 from studies.demonstration.view import View
 from studies.demonstration.weir_half import calendar_carrier
+from studies.rig import workspace
 from weir import __version__
 from weir.errors import Unavailable
 from weir.format import percent, rate, size
-from weir.lab import Lab, workspace
+from weir.lab import Lab
 from weir.transfer import keys_init
 
 _HALF_LIMIT_S = 50.0

@@ -15,10 +15,10 @@ from rich.text import Text
 from studies.demonstration.measure import value_at
 from studies.demonstration.scaffold import Figures
 from studies.rig.copying import Copied, Copier, Hosts, Rsync, WeirSend, copy
+from studies.rig.workspace import open_workspace
 from weir.chart.panels import Curve, Panel, draw
 from weir.format import mbit_s, size
 from weir.lab import Lab, parse
-from weir.lab.workspace import open_workspace
 from weir.terminal import Column, Table
 
 FILE_BYTES = 150_000_000

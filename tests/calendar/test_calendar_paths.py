@@ -14,9 +14,9 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from test_calendar_planner import GB, START, S, asked, running
 
+from studies.rig.offline_bound import Request, offline_bound
 from weir import Bytes, Time
 from weir._core import Calendar
-from weir.calendar.bound import Request, offline_bound
 from weir.calendar.clock import parse_instant
 from weir.calendar.network import Quotas, parse_network
 from weir.calendar.planning.engine import RecordedEngine, together_bps

@@ -9,8 +9,8 @@ from blake3 import blake3
 from calendar_fleet import Fleet
 from calendar_lab import wait_for
 
+from studies.rig.workspace import open_workspace
 from weir.lab import Lab, parse
-from weir.lab.workspace import open_workspace
 
 SIZE = 2**31
 BLOCK = 2**26

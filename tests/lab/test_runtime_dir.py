@@ -9,8 +9,9 @@ import pytest
 from lab_rig import LINE, alive, supervisor_of
 from rig import WEIR, lab_lacks, until
 
+from studies.rig import workspace
 from weir.errors import BadInput
-from weir.lab import Lab, parse, rundir, workspace
+from weir.lab import Lab, parse, rundir
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be somebody else")
 

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from studies.works.w003.ch5_migration import drawn, with_random_paths, worked
+from studies.works.w003.ch5_models import vmlm, vmlm_simplified
 from weir.errors import Refused
 from weir.migration import load, plan
 from weir.migration.fat_tree import fat_tree
-from weir.migration.literal import vmlm, vmlm_simplified
 from weir.migration.programs import Instance
 
 # Work 003 section 5.2.2 with the corrections D-5 to D-7 of the specification.

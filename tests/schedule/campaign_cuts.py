@@ -4,7 +4,7 @@
 
 Transfers of random ends, sizes, deadlines and weights are admitted on a small network, to be sent
 over all its paths; then a random link is cut to a part of itself. What could be saved is told by an
-integer program that knows nothing of the calendar's plans (`weir.calendar.bound`): of those
+integer program that knows nothing of the calendar's plans (`studies.rig.offline_bound`): of those
 admitted, the most weight that any plan could have there in time over the network as it is then.
 Whoever has nothing reserved on the link is promised to keep its place, whatever others are worth.
 So there are two such bounds: with these kept, and with whoever is best left out.
@@ -17,9 +17,9 @@ import statistics
 from dataclasses import dataclass
 from itertools import pairwise
 
+from studies.rig.offline_bound import Request, offline_bound
 from weir import Bytes, Rate, Time
 from weir._core import Calendar
-from weir.calendar.bound import Request, offline_bound
 
 EPOCH = Time("3 min")
 MBIT = 1_000_000

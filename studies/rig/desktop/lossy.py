@@ -25,6 +25,7 @@ import numpy as np
 from studies.rig.desktop import card, rdp, rtp
 from studies.rig.desktop.screen import run_at_once
 from studies.rig.processes import Processes, module_command, weir_command
+from studies.rig.workspace import open_workspace
 from weir import Bytes, Rate, Time, extras
 from weir.errors import Unavailable, Unsupported
 from weir.lab import Lab, Scenario
@@ -37,7 +38,6 @@ from weir.lab.scenario import (
     Node,
     Queue,
 )
-from weir.lab.workspace import open_workspace
 from weir.observe.desktop import capture, dut, video
 from weir.observe.desktop.capture import Packet
 from weir.observe.desktop.dut import Rule, Task, Update

@@ -13,9 +13,9 @@ import numpy as np
 
 from studies.rig.desktop import call, lossy, rtp
 from studies.rig.processes import Processes
+from studies.rig.workspace import open_workspace
 from weir.errors import Unavailable, Unsupported
 from weir.lab import Lab
-from weir.lab.workspace import open_workspace
 from weir.observe.desktop.speech import Samples
 
 _PORT = 7000

@@ -22,12 +22,12 @@ from studies.rig.bottleneck import FAR, NEAR, scenario
 from studies.rig.processes import json_lines, module_command, started, weir_command
 from studies.rig.trial.outcome import Outcome
 from studies.rig.trial.timetable import Turn
+from studies.rig.workspace import open_workspace
 from weir.congestion.cycle.probing import PROBE_MAX_S
 from weir.congestion.recordings import NetworkPath
 from weir.errors import BadInput
 from weir.lab import Lab, parse
 from weir.lab.traffic import FIRST_PORT
-from weir.lab.workspace import open_workspace
 
 STEP_S = 0.5
 ALTERNATING = "ALT-"

@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict, cast
 
+from studies.rig.offline_bound import offline_bound, requests_of
 from studies.works.row import Outcome, Row, Verdict
 from studies.works.w000.ch4_published import EPOCH_1, EPOCH_180
 from weir._core import estimate
-from weir.calendar.bound import offline_bound, requests_of
 from weir.calendar.study import POLICIES, Load, named_network
 from weir.calendar.study import run as run_study
 from weir.chart import charts

@@ -11,12 +11,12 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
+from studies.rig.offline_bound import offline_bound, requests_of
 from studies.rig.statistics import mean, words
 from studies.works.row import Outcome, Row, Verdict
 from studies.works.w000.ch4_calendar import CALIBERS
 from weir import extras
 from weir._core import calendar_study, six_routers
-from weir.calendar.bound import offline_bound, requests_of
 from weir.calendar.study import Load, named_network
 from weir.runs.point import Json, Point
 

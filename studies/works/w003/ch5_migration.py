@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any, cast
 
 from studies.works.row import Outcome, Row, Verdict
+from studies.works.w003.ch5_models import vmlm_simplified
 from weir import Bytes, Rate, Time
 from weir._core import MigrationProblem, MigrationSearch, estimate
 from weir.chart import charts
 from weir.errors import BadInput
 from weir.migration import Link, Problem, Vm, plan
 from weir.migration.fat_tree import fat_tree
-from weir.migration.literal import vmlm_simplified
 from weir.migration.programs import Instance
 from weir.runs.point import Json, Point
 

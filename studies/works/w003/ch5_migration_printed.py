@@ -13,8 +13,8 @@ from typing import Any, cast
 
 from studies.works.row import Outcome, Row, Verdict
 from studies.works.w003.ch5_migration import changing, full_instance, instance
+from studies.works.w003.ch5_models import vmlm
 from weir._core import estimate
-from weir.migration.literal import vmlm
 from weir.migration.programs import Instance
 from weir.runs.point import Json, Point
 

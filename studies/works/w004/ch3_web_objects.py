@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from studies.rig.access_line import dual_pi2, long_flows, mbit_s, read
+from studies.rig.scales import reference_time
 from studies.rig.statistics import mean, words
 from studies.works.row import Outcome, Row, Verdict
 from studies.works.w004.ch3_streaming import DUALQ, LINE, web_load
 from weir import Bytes, Rate, Time
 from weir.lab.scenario import Queue
 from weir.runs.point import Json, Point
-from weir.sim.scales import reference_time
 
 _PER_S = 100.0
 _SHAPE = 0.9

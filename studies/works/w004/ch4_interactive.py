@@ -19,13 +19,13 @@ from studies.rig.access_line import (
     red,
     sent,
 )
+from studies.rig.scales import fair_rate
 from studies.rig.statistics import mean, words
 from studies.works.row import Outcome, Row, Verdict
 from weir import Rate
 from weir._core import estimate
 from weir.chart import charts
 from weir.runs.point import Json, Point
-from weir.sim.scales import fair_rate
 from weir.sim.traffic import Udp
 
 LINE = Line(rate_bps=40_000_000, rtt_ns=7_000_000)

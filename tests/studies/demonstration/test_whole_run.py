@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from rig import PATIENCE_S, WEIR, opened_by
 
-from weir.lab import workspace
+from studies.rig import workspace
 
 START = [WEIR, "run"]
 HALVES = ("weir", "plain")

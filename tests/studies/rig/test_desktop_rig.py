@@ -19,9 +19,9 @@ from rig import lab_lacks
 from studies.rig.desktop import call, card, lossy, pictures, rdp, rfb, rtp, spoken, viewer
 from studies.rig.desktop.lossy import Line
 from studies.rig.desktop.screen import run_at_once
+from studies.rig.workspace import open_workspace
 from weir.errors import Unavailable
 from weir.lab import rundir
-from weir.lab.workspace import open_workspace
 from weir.observe.desktop import speech
 
 needs_lab = pytest.mark.skipif(lab_lacks() is not None, reason=str(lab_lacks()))

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from studies.rig.offline_bound import Request, offline_bound, requests_of
 from weir._core import calendar_study
-from weir.calendar.bound import Request, offline_bound, requests_of
 from weir.calendar.study import POLICIES, Load, named_network, run
 from weir.errors import BadInput
 

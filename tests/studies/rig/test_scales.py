@@ -2,9 +2,9 @@
 
 import pytest
 
+from studies.rig.scales import axis_limit, fair_rate, reference_time
 from weir import Bytes, Rate, Time
 from weir.errors import BadInput
-from weir.sim.scales import axis_limit, fair_rate, reference_time
 
 
 def test_the_reference_time_is_two_round_trips_and_the_object_at_the_rate():

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from studies.rig import workspace
 from weir.errors import Unsupported
-from weir.lab import workspace
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_what_a_killed_run_left_is_cleared_and_a_living_one_kept(elsewhere):
     script = textwrap.dedent(f"""
         import sys
         from pathlib import Path
-        from weir.lab import workspace
+        from studies.rig import workspace
         workspace._MEMORY = Path({str(memory)!r})
         with workspace.open_workspace(1) as folder:
             print(folder, flush=True)
