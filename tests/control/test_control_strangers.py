@@ -210,3 +210,29 @@ def test_a_switch_with_very_many_rules_gets_them_all(meet):
 
     asyncio.run(work())
     assert not [line for line in told if "does not read" in line]
+
+
+def test_who_connects_while_the_controller_ends_is_not_left_waiting(meet):
+    switches = Switches(Core(LINE), print)
+
+    async def work():
+        closed = asyncio.Event()
+
+        async def close():
+            await switches.close()
+            closed.set()
+
+        def connected(reader, writer):
+            # It has its turn before the connection has had any.
+            closing.append(asyncio.create_task(close()))
+            switches._meet(reader, writer)
+
+        closing = []
+        async with await asyncio.start_server(connected, "127.0.0.1") as server:
+            port = server.sockets[0].getsockname()[1]
+            peer = await asyncio.to_thread(meet, port)
+            await closed.wait()
+            # While this process still lives.
+            assert await asyncio.to_thread(peer.heard, 0) is None
+
+    asyncio.run(work())

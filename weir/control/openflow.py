@@ -173,9 +173,16 @@ class Switches:
             self.tell(f"switch {name} (datapath {number}) has not connected in {AWAITED_S:.0f} s")
 
     def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(_Connection(self, reader, writer).run(self._tls))
+        connection = _Connection(self, reader, writer)
+        task = asyncio.create_task(connection.run(self._tls))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+
+        def end(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            # One that is cancelled before its first step has closed nothing.
+            connection.close()
+
+        task.add_done_callback(end)
 
 
 class _Connection:
