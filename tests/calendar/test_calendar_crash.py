@@ -1,7 +1,9 @@
 """kill -9 of the service: what was answered is never lost, and the plan goes on as it was."""
 
+import contextlib
 import random
 import signal
+import sqlite3
 import threading
 import time
 
@@ -10,7 +12,7 @@ import pytest
 from calendar_lab import CalendarProcess, patient_client, request, wait_for
 from rig import PATIENCE_S
 
-from weir.errors import WeirError
+from weir.errors import Unavailable, WeirError
 
 
 @pytest.fixture
@@ -150,6 +152,33 @@ def test_a_service_whose_store_was_taken_over_ends(calendar, tmp_path):
     assert "another calendar service has taken it over" in log
     assert "Traceback" not in log
     rival.stop()
+
+
+def test_a_store_that_is_put_back_is_gone_on_from(calendar, tmp_path):
+    live, copy = (sqlite3.connect(tmp_path / name) for name in ("calendar.db", "copy.db"))
+    with calendar.client() as client:
+        kept = client.submit(request(), "one")["id"]
+        live.backup(copy)
+        lost = client.submit(request(destination_path="two"), "two")["id"]
+        copy.backup(live)
+        log = tmp_path / "calendar.log"
+        wait_for(lambda: "put back to" in log.read_text())
+        # One tick later it knows what is there, and what was lost can be asked for again.
+        again = wait_for(lambda: answered(client, request(destination_path="two"), "two"))
+        assert again["id"] != lost
+        assert {x["id"] for x in client.list("active")} == {kept, again["id"]}
+    calendar.kill()
+    calendar.start()
+    with calendar.client() as client:
+        assert {x["id"] for x in client.list("active")} == {kept, again["id"]}
+    live.close()
+    copy.close()
+
+
+def answered(client, body, key):
+    """What is answered to a request, if anything."""
+    with contextlib.suppress(Unavailable):
+        return client.submit(body, key)
 
 
 def test_what_cannot_start_says_so_in_one_line(tmp_path):

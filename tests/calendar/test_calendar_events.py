@@ -354,3 +354,27 @@ def test_an_agents_stream_begins_with_a_snapshot_and_goes_on_with_changes(calend
             assert one["lanes"] == [{"path": one["path"], "rate_bps": one["rate_bps"]}]
             client.cancel(first)
             assert next(x["release"] for x in messages if x["release"]) == [first]
+
+
+def test_a_reader_goes_on_with_what_follows_in_a_store_that_was_put_back():
+    async def scenario():
+        hub = EventHub(0)
+        old, new = (
+            [Event(n, n, kind, None, {}) for n in range(first, 8)]
+            for kind, first in (("started", 1), ("failed", 4))
+        )
+        stored = [(x.number, event_bytes(x)) for x in (*old[:3], *new)]
+
+        def history(after, count):
+            return [sent for sent in stored if sent[0] > after][:count]
+
+        reader = hub.follow(None, history)
+        assert await anext(reader) == b": connected\n\n"
+        hub.publish(old)
+        assert await anext(reader) == b"".join(map(event_bytes, old))
+        hub.skip_to(3)
+        hub.publish(new)
+        assert await anext(reader) == b"".join(map(event_bytes, new))
+        await reader.aclose()
+
+    asyncio.run(scenario())

@@ -1,18 +1,26 @@
 """A second service of the same store: it waits, and takes the place of the first when that dies."""
 
 import asyncio
+import socket
 import tempfile
+import threading
 from pathlib import Path
 
 import pytest
-from calendar_lab import request
+from calendar_lab import request, settings
 from clusters import Cluster
 from rig import PATIENCE_S
 from standby_pair import Pair, log
 
 from weir.calendar import client as client_module
 from weir.calendar.agents.assignments import AssignmentStream
+from weir.calendar.client import CalendarClient
+from weir.calendar.problem import Problem
+from weir.calendar.service.backlog import REQUESTS_MAX
+from weir.calendar.service.service import Service
 from weir.calendar.services import Services
+from weir.calendar.storage.ownership import Fenced
+from weir.calendar.storage.store import Store
 from weir.errors import BadInput, Unavailable
 
 
@@ -65,6 +73,50 @@ def test_requests_that_wait_are_answered_by_the_one_that_takes_over(pair):
             kinds = [x["kind"] for x in client.why(one["id"])["story"]]
             answered = [x for x in kinds if x in {"admitted", "refused"}]
             assert kinds[0] == "waiting" and len(answered) == 1
+
+
+def test_of_a_service_that_was_stopped_is_asked_again_what_can_be_asked_twice(shared, tokens):
+    # Its kernel takes connections for it, and requests.
+    with socket.create_server(("127.0.0.1", 0)) as stopped:
+        urls = f"http://127.0.0.1:{stopped.getsockname()[1]},{shared.base_url}"
+        with CalendarClient(urls, tokens["submit"], timeout_s=0.3) as client:
+            assert client.network()["nodes"]
+        with CalendarClient(urls, tokens["submit"], timeout_s=0.3) as client:
+            made = client.submit(request(destination_path="stopped"), "stopped")
+        with CalendarClient(urls, tokens["submit"], timeout_s=0.3) as client:
+            with pytest.raises(Unavailable, match="timed out"):
+                client.submit(request(destination_path="other"))
+            with pytest.raises(Unavailable, match="timed out"):
+                client.cancel(made["id"])
+            # Whichever of them it asks now.
+            shown = client.list("active", 1_000)
+            assert [x["id"] for x in shown if x["destination_path"] == "stopped"] == [made["id"]]
+            assert not [x for x in shown if x["destination_path"] == "other"]
+
+
+def test_a_superseded_service_answers_all_that_waits(tmp_path):
+    async def scenario():
+        service = Service(settings(), store := Store(f"sqlite:///{tmp_path / 's.db'}"))
+        await service.start()
+        goes_on = threading.Event()
+        service._thread.submit(goes_on.wait)
+        waiting = [asyncio.create_task(service.cancel(f"t{n}")) for n in range(REQUESTS_MAX + 5)]
+        await asyncio.sleep(0)
+        with store._engine.begin() as connection:
+            connection.exec_driver_sql("UPDATE service SET generation = generation + 1")
+        # Nothing was written, so its time is due.
+        service._keeper._written_s = 0.0
+        goes_on.set()
+        answers = await asyncio.wait_for(
+            asyncio.gather(*waiting, return_exceptions=True), PATIENCE_S
+        )
+        assert {x.status for x in answers} == {503}
+        assert isinstance(service.failure, Fenced)
+        with pytest.raises(Problem, match="taken it over"):
+            await asyncio.wait_for(service.cancel("t1"), PATIENCE_S)
+        await service.stop()
+
+    asyncio.run(scenario())
 
 
 def test_an_agent_goes_on_with_the_service_that_took_over(pair):

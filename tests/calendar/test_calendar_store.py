@@ -7,6 +7,7 @@ import os
 import shutil
 import sqlite3
 import stat
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +22,8 @@ from weir.calendar.clock import Anchor
 from weir.calendar.records import Event, Outcome, Snapshot, Step, Transfer
 from weir.calendar.service.keeper import PACKED, Keeper, packed, unpacked
 from weir.calendar.service.metrics import Metrics
-from weir.calendar.storage import database, migrations
+from weir.calendar.storage import database, migrations, watch
+from weir.calendar.storage import store as store_module
 from weir.calendar.storage.ownership import Fenced, FileOwner, Held
 from weir.calendar.storage.store import EVENTS_KEPT, Store
 from weir.calendar.timetable import Entry, Timetable
@@ -255,6 +257,94 @@ def test_a_service_that_was_superseded_writes_nothing_more(store, store_url):
     assert second.find("t2") is None
     second.commit([admitted(transfer("t3"))])
     second.close()
+
+
+def put_back(store, engine_ns, *lost, **changes):
+    """Makes a store what it was before some transfers, as a copy does that is restored."""
+    values = {"engine_ns": engine_ns, **changes}
+    with store._engine.begin() as connection:
+        connection.execute(sa.update(store_module._service).values(values))
+        gone = store_module._transfers.c.id.in_(lost)
+        connection.execute(sa.delete(store_module._transfers).where(gone))
+
+
+def test_what_follows_a_promise_that_is_gone_is_not_written_as_if_it_were_there(store, caplog):
+    anchors = [Anchor(time_ns, 0, "boot", time_ns) for time_ns in (2**60, 2**60 + 10**9, 2**61)]
+    store.commit([admitted(transfer("t1"))], anchor=anchors[0])
+    store.commit([admitted(transfer("t2"))], anchor=anchors[1])
+    put_back(store, 2**60, "t2")
+    moved = Outcome(transfers={"t2": transfer("t2", bytes_durable=5)})
+    with pytest.raises(Unavailable, match=r"put back to 1\.0 s ago") as caught:
+        store.commit([moved], anchor=anchors[2])
+    assert not isinstance(caught.value, Fenced)
+    assert "put back to 1.0 s ago" in caplog.text
+    # Whoever has read what is there now may go on.
+    assert store.active() == [transfer("t1")]
+    store.commit([admitted(transfer("t3"))], anchor=anchors[2])
+    assert {x.id for x in store.active()} == {"t1", "t3"}
+
+
+def test_a_store_that_was_put_back_to_before_a_services_start_is_not_its_any_more(store):
+    store.commit([admitted(transfer("t1"))], anchor=Anchor(7, 0, "boot", 7))
+    put_back(store, 5, "t1", generation=0)
+    with pytest.raises(Fenced, match="put back to before this service's start"):
+        store.commit([admitted(transfer("t2"))], anchor=Anchor(8, 0, "boot", 8))
+    assert store.active() == []
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Whoever stands by has seen soon that nothing comes of a service."""
+    monkeypatch.setattr(watch, "STILL_S", 0.3)
+
+
+def seen_again(watched):
+    """Whether the holder's sessions are ended in a few looks."""
+    return any(time.sleep(0.1) or watched.ends_what_stands_still() for _ in range(8))
+
+
+def test_a_service_that_stands_still_gives_way_to_one_that_stands_by(postgres_store, impatient):
+    still = Store(postgres_store)
+    # It was stopped in the middle of a commit.
+    begun = still._engine.connect()
+    begun.execute(sa.update(store_module._service).values(engine_ns=3))
+    assert seen_again(watch.Watch(postgres_store))
+    second = Store(postgres_store)
+    second.commit([admitted(transfer("t1"))])
+    with pytest.raises(sa.exc.OperationalError):
+        begun.commit()
+    begun.close()
+    with pytest.raises(Fenced):
+        still.tend()
+    with pytest.raises(Fenced):
+        still.commit([admitted(transfer("t2"))])
+    assert second.active() == [transfer("t1")]
+    second.close()
+    still.close()
+
+
+def test_a_service_that_writes_its_time_is_left_alone(postgres_store, impatient):
+    store, watched = Store(postgres_store), watch.Watch(postgres_store)
+    for now_ns in range(1, 9):
+        store.commit([], anchor=Anchor(now_ns, 0, "boot", now_ns), always=True)
+        time.sleep(0.1)
+        assert not watched.ends_what_stands_still()
+    store.tend()
+    store.close()
+
+
+def test_who_was_held_up_itself_has_seen_nothing(postgres_store, impatient, monkeypatch):
+    store = Store(postgres_store)
+    monkeypatch.setattr(watch, "LOOKS_APART_S", 0.05)
+    assert not seen_again(watch.Watch(postgres_store))
+    store.tend()
+    store.close()
+
+
+def test_a_file_is_taken_from_nobody(tmp_path, impatient):
+    store = Store(f"sqlite:///{tmp_path / 's.db'}")
+    assert not seen_again(watch.Watch(f"sqlite:///{tmp_path / 's.db'}"))
+    store.close()
 
 
 def test_a_lock_that_postgresql_lost_is_taken_again(postgres_store):

@@ -38,6 +38,9 @@ WAIT_LAST_S = 2.0
 AWAY_MAX_S = 60.0
 # How long several services of one store are tried in turn, and the pause after all of them.
 TAKEOVER_S = 15.0
+# The same where one takes requests and does not answer them: another takes the place of one that
+# was stopped later than that of one that has died.
+STOPPED_S = 30.0
 ROUND_PAUSE_S = 0.2
 # A conflict that is not a refusal of a transfer.
 FINISHED_TYPES = {"urn:weir:problem:finished"}
@@ -275,16 +278,22 @@ class CalendarClient:
             raise Unavailable(f"{self._services} does not answer like a calendar") from None
 
     def _request(self, method: str, path: str, **options: Any) -> httpx.Response:
-        end_s = time.monotonic() + TAKEOVER_S
+        began_s = time.monotonic()
+        end_s = began_s + TAKEOVER_S
         while True:
-            # Another one is asked only where nothing was carried out: nothing is done twice.
+            # Another one is asked only where nothing was carried out, or nothing is by asking
+            # twice: one that was stopped takes requests and answers none.
             try:
                 response = self._http.request(method, self._services.address(path), **options)
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                 self._turn(end_s, self._unreachable(error))
                 continue
             except httpx.HTTPError as error:
-                raise self._unreachable(error) from None
+                if not _may_be_asked_twice(method, options):
+                    raise self._unreachable(error) from None
+                end_s = began_s + STOPPED_S
+                self._turn(end_s, self._unreachable(error))
+                continue
             except UnicodeEncodeError as error:
                 wrong = str(error.object)[error.start :]
                 raise BadInput(f"{wrong!r:.60} is not UTF-8, as names at a calendar are") from None
@@ -411,6 +420,11 @@ def _keyed(key: str | None) -> dict[str, str]:
             f"{key!r:.60} is not a key: 1 to 255 letters, digits and signs of ASCII, without spaces"
         )
     return {"Idempotency-Key": key}
+
+
+def _may_be_asked_twice(method: str, options: dict[str, Any]) -> bool:
+    """Whether a request does no more than once what it says, however often it arrives."""
+    return method == "GET" or bool(options.get("headers"))
 
 
 def _quoted(identifier: str) -> str:

@@ -25,7 +25,9 @@ from weir.calendar.rest.connections import (
 from weir.calendar.rest.tokens import TokenFile
 from weir.calendar.service.service import Service
 from weir.calendar.settings import Settings, policy_of
+from weir.calendar.storage.ownership import Held
 from weir.calendar.storage.store import Store
+from weir.calendar.storage.watch import STILL_S, Watch
 from weir.errors import BadInput, Unavailable, WeirError
 
 log = logging.getLogger(__name__)
@@ -122,6 +124,7 @@ def _as_begun(settings: Settings, store: Store) -> Settings:
 def _stand_by(store_url: str, on_standby: Callable[[str], None]) -> Store:
     """The store, once no other service holds it and it answers; `on_standby` is told what is so."""
     told = ""
+    watch = Watch(store_url)
     while True:
         try:
             return Store(store_url)
@@ -131,6 +134,8 @@ def _stand_by(store_url: str, on_standby: Callable[[str], None]) -> Store:
             if str(error) != told:
                 told = str(error)
                 on_standby(told)
+            if isinstance(error, Held) and watch.ends_what_stands_still():
+                on_standby(f"its holder has written nothing for {STILL_S:g} s, and is superseded")
 
 
 class _Server(uvicorn.Server):

@@ -136,6 +136,9 @@ class EventHub:
             self.last_number, self._recent, self._recent_bytes = number, [], 0
             self._pages.clear()
             self._pages_bytes = 0
+            for reader in self._readers:
+                # A store that was put back has other events under the numbers after this.
+                reader.seen = min(reader.seen, number)
             self._wake()
 
     def keep(self, known: Callable[[str], bool]) -> None:

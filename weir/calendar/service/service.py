@@ -518,6 +518,8 @@ class Service:
     # --- the writer ---
 
     async def _command(self, command: Command, is_report: bool = False) -> Any:
+        if self.failure is not None:
+            raise unavailable(str(self.failure))
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if not self._backlog.put((command, future), is_report):
             raise unavailable("too many requests wait to be written")
@@ -582,6 +584,8 @@ class Service:
         else:
             log.critical("the calendar ends: its writer failed", exc_info=error)
             self.failure = Unavailable(f"the calendar's writer failed: {error!r}")
+        for _, future in self._backlog.empty():
+            _fail(future, unavailable(str(self.failure)))
         self.on_failure()
 
     def _earlier(self, asked: Submission) -> Transfer | None:

@@ -5,6 +5,7 @@ without a change of the URL (libpq, target_session_attrs).
 """
 
 import re
+import secrets
 from typing import Any
 
 import sqlalchemy as sa
@@ -22,6 +23,8 @@ _POSTGRES_OPTIONS = {
     "tcp_user_timeout": 10_000,
     "target_session_attrs": "read-write",
 }
+# What the sessions of services are called, before a name of each one's own.
+SESSIONS = "weir calendar"
 # Where another host may answer, nobody waits for one that is gone for longer than libpq allows.
 _SHORTEST_CONNECT_S = 2
 # What is in SQLite's log is taken over beside the writer; only where that falls behind by so many
@@ -59,6 +62,7 @@ def engine(url: URL) -> Engine:
     """What opens connections to it; a commit that returns has reached the disk."""
     if url.get_backend_name() == "postgresql":
         options: dict[str, Any] = dict(_POSTGRES_OPTIONS)
+        options["application_name"] = f"{SESSIONS} {secrets.token_hex(8)}"
         if has_several_hosts(url):
             options["connect_timeout"] = _SHORTEST_CONNECT_S
         return sa.create_engine(url, pool_pre_ping=True, connect_args=options)

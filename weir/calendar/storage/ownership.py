@@ -21,7 +21,7 @@ from weir.errors import BadInput, Unavailable
 log = logging.getLogger(__name__)
 
 # Any fixed number: it names the calendar's lock within one PostgreSQL database.
-_ADVISORY_LOCK = 0x57454952
+ADVISORY_LOCK = 0x57454952
 _LOCK_WAIT = "3s"
 # So soon does the server notice that the lock's holder has gone with its machine.
 _KEEPALIVES = {"tcp_keepalives_idle": 1, "tcp_keepalives_interval": 1, "tcp_keepalives_count": 2}
@@ -161,7 +161,7 @@ class DatabaseOwner:
         session = self._open()
         session.execute(sa.text(f"SET lock_timeout = '{_LOCK_WAIT}'"))
         try:
-            session.execute(sa.select(sa.func.pg_advisory_lock(_ADVISORY_LOCK)))
+            session.execute(sa.select(sa.func.pg_advisory_lock(ADVISORY_LOCK)))
         except sa.exc.OperationalError:
             raise _held(self._name) from None
 
@@ -185,7 +185,7 @@ class DatabaseOwner:
         except sa.exc.SQLAlchemyError:
             log.warning("store %s: the session that held its lock is gone", self._name)
             self._drop()
-        if not self._open().scalar(sa.select(sa.func.pg_try_advisory_lock(_ADVISORY_LOCK))):
+        if not self._open().scalar(sa.select(sa.func.pg_try_advisory_lock(ADVISORY_LOCK))):
             self._drop()
             raise _held(self._name)
         log.warning("store %s: its lock is held again", self._name)

@@ -11,6 +11,7 @@ superseded writes nothing more.
 
 import contextlib
 import json
+import logging
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
@@ -22,7 +23,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from weir.calendar.clock import Anchor
+from weir.calendar.clock import NS_PER_S, Anchor
 from weir.calendar.compact import compact_json
 from weir.calendar.elephants import Elephant
 from weir.calendar.records import ACTIVE, Event, Outcome, Snapshot, Step, Transfer
@@ -39,6 +40,8 @@ EVENTS_KEPT = 100_000
 # Damage is looked for at the start where that takes no more than a second or two.
 CHECKED_BYTES_MAX = 256 * 1024 * 1024
 Made = TypeVar("Made")
+
+log = logging.getLogger(__name__)
 
 _metadata = sa.MetaData()
 _COLUMN_TYPES: dict[str, Any] = {
@@ -101,10 +104,14 @@ _service = sa.Table(
     *(_column(name) for name in ("engine_ns", "offset_ns", "boot_id", "boot_ns")),
 )
 _ANCHOR = tuple(field.name for field in fields(Anchor))
-# Updates the one row if it is still this service's turn.
+_written_ns = sa.func.coalesce(_service.c.engine_ns, sa.literal_column("0"))
+_whose_turn = sa.select(_service.c.generation, _written_ns)
+# Updates the one row if it is still this service's turn, and the store as this service left it:
+# time in an older copy is before what was written last.
 _confirm_turn = (
     sa.update(_service)
     .where(_service.c.generation == sa.bindparam("mine"))
+    .where(_written_ns >= sa.bindparam("written_ns", type_=sa.BigInteger))
     .values(generation=_service.c.generation)
 )
 _confirm_turn_at = _confirm_turn.values({name: sa.bindparam(f"new_{name}") for name in _ANCHOR})
@@ -166,6 +173,8 @@ class Store:
             Prepared(statement, dialect)
             for statement in (_update, _moved, _confirm_turn, _confirm_turn_at)
         )
+        # The service's time as it was last written, by this one or those before it.
+        self._written_ns = 0
         # Active transfers as they were last written.
         self._written: dict[str, Transfer] = {}
         self._owner = self._make_owner()
@@ -200,10 +209,10 @@ class Store:
         with self._engine.begin() as connection:
             mine = sa.update(_service).values(generation=_service.c.generation + 1)
             connection.execute(mine)
-            generation = connection.scalar(sa.select(_service.c.generation))
-        if generation is None:
+            found = connection.execute(_whose_turn).one_or_none()
+        if found is None:
             raise Unavailable(f"store {self.name}: it is damaged: whose turn it is, is missing")
-        self._generation = int(generation)
+        self._generation, self._written_ns = found
         self._owner.settle()
 
     def _check_whole(self, connection: Connection) -> None:
@@ -277,6 +286,8 @@ class Store:
                     _write_snapshot(connection, snapshot)
         except (sa.exc.SQLAlchemyError, sqlite3.Error) as error:
             raise Unavailable(f"store {self.name}: {_first_line(error)}") from error
+        if anchor is not None:
+            self._written_ns = anchor.engine_ns
         self._owner.check()
         for transfer in changed.values():
             if transfer.active:
@@ -350,13 +361,26 @@ class Store:
         return [(statement, rows) for statement, rows in writes if rows]
 
     def _write_turn(self, connection: Connection, anchor: Anchor | None) -> None:
-        values: dict[str, Any] = {"mine": self._generation}
+        values: dict[str, Any] = {"mine": self._generation, "written_ns": self._written_ns}
         statement = self._confirm_turn
         if anchor is not None:
             statement = self._confirm_turn_at
             values |= {f"new_{name}": getattr(anchor, name) for name in _ANCHOR}
         if statement.change(connection, values) != 1:
-            raise self._fenced()
+            raise self._not_as_left(connection.execute(_whose_turn).one_or_none())
+
+    def _not_as_left(self, found: Any) -> Unavailable:
+        """What is wrong with a store in which it is not this service's turn, or not its time."""
+        if found is None or found[0] < self._generation:
+            return Fenced(f"store {self.name}: it was put back to before this service's start")
+        if found[0] > self._generation:
+            return self._fenced()
+        lost_s = (self._written_ns - found[1]) / NS_PER_S
+        # It is taken up as it is now, and has to be written to before that counts.
+        self._written_ns = found[1]
+        lost = f"it was put back to {lost_s:.1f} s ago, and what was promised since then is lost"
+        log.error("store %s: %s; the plan goes on from there", self.name, lost)
+        return Unavailable(f"store {self.name}: {lost}")
 
     def _fenced(self) -> Fenced:
         return Fenced(f"store {self.name}: another calendar service has taken it over")
