@@ -2,23 +2,10 @@
 //! lost, and how sessions with the others than the first one begin.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::Receiver;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use crate::connection::Connection;
-use crate::control::{ControlReader, ControlWriter};
-use crate::error::TransferError;
-
-/// A session with one of the other hosts, which is ready to help.
-pub(crate) struct HelperSession {
-    pub(crate) reader: ControlReader,
-    pub(crate) control: ControlWriter,
-    pub(crate) data: Vec<Connection>,
-}
-
-/// A session that is being opened, or why there is none.
-pub(crate) type Opening = Receiver<Result<HelperSession, TransferError>>;
+use crate::helper::Opening;
 
 /// The other hosts of an operation.
 pub(crate) struct Others<'a> {

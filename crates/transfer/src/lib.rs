@@ -23,6 +23,7 @@ mod error;
 mod escape;
 mod file_version;
 mod hash;
+mod helper;
 mod hosts;
 mod interrupted;
 mod journal;

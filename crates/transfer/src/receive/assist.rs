@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::SeekFrom;
 
+use super::chunk::{Chunk, invalid};
 use super::lease::{Claim, Look};
 use super::report::TICK;
 use super::stage::{self, StageNames, is_stage_name};
@@ -32,10 +33,7 @@ use crate::hash::ChunkHasher;
 use crate::progress::Progress;
 use crate::room::Room;
 use crate::threads;
-use crate::wire::{
-    CHUNK_SIZE, FailureCode, FrameHeader, FrameKind, FrameTrailer, HEADER_SIZE, Message,
-    RelativePath, TRAILER_SIZE,
-};
+use crate::wire::{CHUNK_SIZE, FailureCode, FrameHeader, FrameTrailer, Message, RelativePath};
 
 /// Files open at once.
 const FILES_MAX: usize = 64;
@@ -226,32 +224,17 @@ impl Assistance<'_> {
 
     /// Receives until the sender says that nothing more follows.
     fn take_frames(&self, connection: &mut Connection) -> io::Result<()> {
-        let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
         let mut buffer = PageBuffer::new(CHUNK_SIZE as usize);
-        loop {
-            let mut header = [0; HEADER_SIZE];
-            connection.receiver.gather_at_least(&mut header, HEADER_SIZE)?;
-            let header = FrameHeader::decode(&header).map_err(invalid)?;
-            match header.kind {
-                FrameKind::End => return Ok(()),
-                FrameKind::Hole => {
-                    let what = "zeros are no business of another receiver";
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, what));
-                }
-                FrameKind::Chunk => {}
-            }
-            let length = header.length as usize;
-            let payload = &mut buffer[..length];
-            connection.receiver.gather_at_least(payload, length)?;
-            let mut trailer = [0; TRAILER_SIZE];
-            connection.receiver.gather_at_least(&mut trailer, TRAILER_SIZE)?;
-            let trailer = FrameTrailer::decode(&trailer).map_err(invalid)?;
+        while let Some(Chunk { header, payload, trailer }) =
+            Chunk::receive(connection, &mut buffer)?
+        {
             // A file that was taken back, or failed, while this was on its way: it counts for
             // nothing, or whoever sends it would seem to do something.
             let Some(file) = self.files().get(&header.file).cloned() else { continue };
             self.progress.add_done(header.length.into());
             self.take_chunk(&header, &trailer, payload, &file)?;
         }
+        Ok(())
     }
 
     /// Verifies a chunk and writes it. What is no chunk of the file, or came before, is an error
@@ -268,8 +251,7 @@ impl Assistance<'_> {
             header.offset < size && payload.len() as u64 == CHUNK_SIZE.min(size - header.offset);
         let mut begun = file.begun.lock().unwrap_or_else(PoisonError::into_inner);
         if !is_one || !begun.insert(chunk) {
-            let what = "data for a chunk that came before, or no chunk of the file";
-            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+            return Err(invalid("data for a chunk that came before, or no chunk of the file"));
         }
         drop(begun);
         if !trailer.complete {

@@ -7,16 +7,15 @@
 //! that happens to a helper ends the operation.
 
 use std::io;
-use std::net::TcpStream;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, PoisonError};
 use std::thread::Scope;
 use std::time::Duration;
 
 use weir_units::Rate;
 
+use super::chunk::{Chunk, invalid};
 use super::helper::Helper;
 use super::intake::make_ready;
 use super::partial::Partial;
@@ -28,13 +27,11 @@ use crate::connection::Connection;
 use crate::control::{self, ControlReader};
 use crate::error::{FileFailure, TransferError};
 use crate::hash::ChunkHasher;
-use crate::hosts::{HelperSession, Opening, Others};
+use crate::helper::{HelperSession, Opening};
+use crate::hosts::Others;
 use crate::pace::Pace;
 use crate::threads;
-use crate::wire::{
-    CHUNK_SIZE, ChunkRun, FrameHeader, FrameKind, FrameTrailer, HEADER_SIZE, MESSAGE_LIMIT,
-    Message, TRAILER_SIZE,
-};
+use crate::wire::{CHUNK_SIZE, ChunkRun, FrameHeader, FrameTrailer, MESSAGE_LIMIT, Message};
 
 /// How long helpers may take to end after all is in place.
 const PARTING: Duration = Duration::from_secs(5);
@@ -69,15 +66,7 @@ impl Reception {
         opening: &Opening,
         sources: Sources<'scope>,
     ) {
-        let reached = loop {
-            match opening.recv_timeout(TICK) {
-                Ok(reached) => break Some(reached),
-                Err(RecvTimeoutError::Timeout) if !helper.is_over() => {}
-                // Whoever opens it ends by itself.
-                Err(_) => break None,
-            }
-        };
-        match reached {
+        match helper.reached(opening, TICK, || true) {
             None => {}
             Some(Err(error)) => self.lose(helper, &error.to_string()),
             Some(Ok(reached)) => self.work_with(scope, helper, reached, sources),
@@ -99,10 +88,7 @@ impl Reception {
         sources: Sources<'scope>,
     ) {
         let HelperSession { mut reader, control, data } = reached;
-        let sockets: Vec<Arc<TcpStream>> = data.iter().map(|one| Arc::clone(&one.socket)).collect();
-        if !helper.begin(&control, &sockets) {
-            // It was ended before it had connections.
-            control.shut_down();
+        if !helper.begin(&control, &data) {
             return;
         }
         self.progress.hosts.find(helper.place());
@@ -209,34 +195,18 @@ impl Reception {
         connection: &mut Connection,
         sources: Sources<'_>,
     ) -> io::Result<()> {
-        let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
         let mut buffer = PageBuffer::new(CHUNK_SIZE as usize);
-        loop {
-            let mut header = [0; HEADER_SIZE];
-            connection.receiver.gather_at_least(&mut header, HEADER_SIZE)?;
-            let header = FrameHeader::decode(&header).map_err(invalid)?;
-            match header.kind {
-                FrameKind::End => return Ok(()),
-                FrameKind::Hole => {
-                    let what = "zeros are no business of another sender";
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, what));
-                }
-                FrameKind::Chunk => {}
-            }
-            let (chunk, length) = (header.offset / CHUNK_SIZE, header.length as usize);
-            let payload = &mut buffer[..length];
-            connection.receiver.gather_at_least(payload, length)?;
-            let mut trailer = [0; TRAILER_SIZE];
-            connection.receiver.gather_at_least(&mut trailer, TRAILER_SIZE)?;
-            let trailer = FrameTrailer::decode(&trailer).map_err(invalid)?;
+        while let Some(Chunk { header, payload, trailer }) =
+            Chunk::receive(connection, &mut buffer)?
+        {
+            let chunk = header.offset / CHUNK_SIZE;
             let Some((hash, is_idle)) = helper.take(header.file, chunk) else {
-                let what = "a chunk that it was not asked for";
-                return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+                return Err(invalid("a chunk that it was not asked for"));
             };
             if is_idle && let Some(control) = helper.control() {
                 sources.pace.set_busy(&control, false);
             }
-            self.progress.hosts.add(helper.place(), length as u64);
+            self.progress.hosts.add(helper.place(), payload.len() as u64);
             if let Err(why) = self.take_chunk(&header, &trailer, payload, hash) {
                 let chunks = vec![chunk];
                 // Whoever reads from it finds out.
@@ -247,6 +217,7 @@ impl Reception {
             self.ask_for(helper);
             self.answer_waiting();
         }
+        Ok(())
     }
 
     /// Takes a chunk that has the hash that the first sender told; else says why it is to be sent

@@ -1,14 +1,9 @@
 //! Another sender, as the receiver knows it: what it was asked for and has not delivered.
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::TcpStream;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::connection::Connection;
-use crate::control::ControlWriter;
-use crate::socket;
-use crate::wire::Message;
+use crate::{helper, socket};
 
 /// What is asked for before it is known how fast it is.
 const FIRST_BATCH: u16 = 4;
@@ -20,26 +15,16 @@ const BATCH_S: f64 = 0.5;
 const WATCH: Duration = Duration::from_secs(4);
 
 /// One of the other senders.
-pub(super) struct Helper {
-    pub(super) number: u8,
-    pub(super) name: String,
-    state: Mutex<State>,
-}
+pub(super) type Helper = helper::Helper<Asked>;
 
+/// What another sender was asked for.
 #[derive(Default)]
-struct State {
-    control: Option<ControlWriter>,
-    sockets: Vec<Arc<TcpStream>>,
+pub(crate) struct Asked {
     /// So many chunks were asked for, and the first sender has not answered.
-    asked: Option<u16>,
+    unanswered: Option<u16>,
     /// The hashes of what it owes, by file and chunk.
     under_way: HashMap<(u64, u64), [u8; 32]>,
-    /// What had come on its connections at the last look, and when it owed nothing, or some came.
-    arrived: u64,
-    moved: Option<Instant>,
     speed: Speed,
-    /// It is asked for nothing more: it is lost, or all is done.
-    over: bool,
 }
 
 /// How many chunks came, and since when.
@@ -75,56 +60,22 @@ impl Speed {
 }
 
 impl Helper {
-    pub(super) fn new(number: usize, name: &str) -> Self {
-        let number = u8::try_from(number).unwrap_or(u8::MAX);
-        Self { number, name: name.to_owned(), state: Mutex::default() }
-    }
-
-    /// Its place among all senders, of which the first one is 0.
-    pub(super) fn place(&self) -> usize {
-        usize::from(self.number) + 1
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// It is reached; false if nothing is to be done any more.
-    pub(super) fn begin(&self, control: &ControlWriter, sockets: &[Arc<TcpStream>]) -> bool {
-        let mut state = self.state();
-        state.control = Some(control.clone());
-        state.sockets = sockets.to_vec();
-        !state.over
-    }
-
-    pub(super) fn control(&self) -> Option<ControlWriter> {
-        self.state().control.clone()
-    }
-
-    pub(super) fn tell(&self, message: &Message) {
-        if let Some(control) = self.control()
-            && control.send(message).is_err()
-        {
-            // Whoever reads from it finds out now, though it may still talk.
-            control.shut_down();
-        }
-    }
-
     /// How many chunks the first sender is to be asked for now, if any.
     pub(super) fn next_ask(&self) -> Option<u16> {
         let mut state = self.state();
-        let batch = state.speed.batch(Instant::now());
-        let has_enough = state.under_way.len() >= batch.into();
-        if state.over || state.asked.is_some() || has_enough || state.control.is_none() {
+        let work = &state.work;
+        let batch = work.speed.batch(Instant::now());
+        let has_enough = work.under_way.len() >= batch.into();
+        if state.over || work.unanswered.is_some() || has_enough || state.control.is_none() {
             return None;
         }
-        state.asked = Some(batch);
+        state.work.unanswered = Some(batch);
         Some(batch)
     }
 
     /// The first sender has answered with so many chunks; false if that is not what was asked.
     pub(super) fn take_answer(&self, chunks: usize) -> bool {
-        let asked = self.state().asked.take();
+        let asked = self.state().work.unanswered.take();
         asked.is_some_and(|asked| (1..=asked.into()).contains(&chunks))
     }
 
@@ -134,57 +85,47 @@ impl Helper {
         if state.over {
             return false;
         }
-        if state.under_way.is_empty() {
+        if state.work.under_way.is_empty() {
             let now = Instant::now();
             state.moved = Some(now);
-            state.speed.begin(now);
+            state.work.speed.begin(now);
         }
-        state.under_way.extend((first..).zip(hashes).map(|(chunk, hash)| ((file, chunk), *hash)));
+        let under_way = &mut state.work.under_way;
+        under_way.extend((first..).zip(hashes).map(|(chunk, hash)| ((file, chunk), *hash)));
         true
     }
 
     /// A chunk comes: its hash as the first sender told it, and whether nothing else is owed.
     /// `None`: it was not asked for.
     pub(super) fn take(&self, file: u64, chunk: u64) -> Option<([u8; 32], bool)> {
-        let mut state = self.state();
-        let hash = state.under_way.remove(&(file, chunk))?;
-        state.speed.count(Instant::now());
-        Some((hash, state.under_way.is_empty()))
+        let work = &mut self.state().work;
+        let hash = work.under_way.remove(&(file, chunk))?;
+        work.speed.count(Instant::now());
+        Some((hash, work.under_way.is_empty()))
     }
 
     /// All that it was asked for has come.
     pub(super) fn owes_nothing(&self) -> bool {
-        self.state().under_way.is_empty()
+        self.state().work.under_way.is_empty()
     }
 
     /// Whether it has owed something for so long, and not a byte has come. While paused it may.
     pub(super) fn is_stuck(&self, silence: Duration, is_paused: bool) -> bool {
         let mut state = self.state();
         let arrived = state.sockets.iter().filter_map(|one| socket::bytes_received(one).ok()).sum();
-        if is_paused || arrived != std::mem::replace(&mut state.arrived, arrived) {
-            state.moved = Some(Instant::now());
-        }
-        let moved = state.moved.filter(|_| !state.under_way.is_empty());
-        moved.is_some_and(|moved| moved.elapsed() >= silence)
+        let owes_nothing = state.work.under_way.is_empty();
+        state.is_stuck(silence, arrived, owes_nothing || is_paused)
     }
 
     /// It is asked for nothing more; what it owes, by file, the first time.
     pub(super) fn end(&self) -> Option<BTreeMap<u64, Vec<u64>>> {
-        let mut state = self.state();
-        let was_over = std::mem::replace(&mut state.over, true);
-        if let Some(control) = &state.control {
-            control.shut_down();
-        }
-        state.sockets.iter().for_each(|socket| Connection::shut_down(socket));
-        let mut owed: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
-        for (file, chunk) in std::mem::take(&mut state.under_way).into_keys() {
-            owed.entry(file).or_default().push(chunk);
-        }
-        (!was_over).then_some(owed)
-    }
-
-    pub(super) fn is_over(&self) -> bool {
-        self.state().over
+        self.end_with(|work| {
+            let mut owed: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+            for (file, chunk) in std::mem::take(&mut work.under_way).into_keys() {
+                owed.entry(file).or_default().push(chunk);
+            }
+            owed
+        })
     }
 }
 

@@ -10,6 +10,7 @@
 mod abort;
 mod admission;
 mod assist;
+mod chunk;
 mod conclude;
 mod directory;
 mod draw;

@@ -6,9 +6,7 @@
 //! and had not written when it broke off, or what the first receiver does not see, goes to others.
 //! Nothing that happens to a helper ends the operation.
 
-use std::net::TcpStream;
 use std::sync::Arc;
-use std::sync::mpsc::RecvTimeoutError;
 use std::thread::Scope;
 use std::time::Duration;
 
@@ -23,7 +21,7 @@ use super::{Outgoing, PARTING, Sending, Stage};
 use crate::connection::Connection;
 use crate::control::{self, ControlReader};
 use crate::error::TransferError;
-use crate::hosts::{HelperSession, Opening};
+use crate::helper::{HelperSession, Opening};
 use crate::threads;
 use crate::wire::{CHUNK_SIZE, MESSAGE_LIMIT, Message};
 
@@ -36,15 +34,7 @@ impl Sending {
         opening: &Opening,
         silence: Duration,
     ) {
-        let reached = loop {
-            match opening.recv_timeout(LOOK) {
-                Ok(reached) => break Some(reached),
-                Err(RecvTimeoutError::Timeout) if !helper.is_over() && !self.queue.is_over() => {}
-                // Whoever opens it ends by itself.
-                Err(_) => break None,
-            }
-        };
-        match reached {
+        match helper.reached(opening, LOOK, || !self.queue.is_over()) {
             None => {}
             Some(Err(error)) => self.lose(helper, &error.to_string()),
             Some(Ok(reached)) => self.work_with(scope, helper, reached, silence),
@@ -61,8 +51,7 @@ impl Sending {
         silence: Duration,
     ) {
         let HelperSession { mut reader, control, data } = reached;
-        let sockets: Vec<Arc<TcpStream>> = data.iter().map(|one| Arc::clone(&one.socket)).collect();
-        if !helper.begin(&control, &sockets) {
+        if !helper.begin(&control, &data) {
             return;
         }
         self.progress.hosts.find(helper.place());
