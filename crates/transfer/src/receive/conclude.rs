@@ -78,7 +78,9 @@ impl Reception {
         let allowed = self.bounds.check_link(&link.path, &link.target);
         let made = allowed.and_then(|()| self.place(&link.path)).and_then(|place| {
             let storage = |error| FileFailure::storage("cannot make the link", &link.path, &error);
-            stage::place_link(place.directory.fd(), &place.name, &link.target).map_err(storage)?;
+            let (directory, name) = (place.directory.fd(), &place.name[..]);
+            let make = || stage::place_link(directory, name, &link.target);
+            place.directory.names.place(directory, name, make).map_err(storage)?;
             if !self.directories.has(&place.parent) {
                 return Err(FileFailure::moved(&place.parent.path));
             }

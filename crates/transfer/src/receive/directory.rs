@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{Access, AtFlags};
 
+use super::names::Names;
 use super::stage;
 use crate::room::{Rooms, Space};
 use crate::root::{self, Root};
@@ -34,6 +35,7 @@ pub(crate) struct Directory {
     swept: AtomicBool,
     /// The file system that it is on.
     pub(crate) space: Arc<Space>,
+    pub(crate) names: Arc<Names>,
 }
 
 impl Directory {
@@ -115,6 +117,8 @@ struct Cache {
     uses: u64,
     /// Those that their owner was let write into, with the modes that they had.
     opened: BTreeMap<RelativePath, u16>,
+    /// The names of those that were closed, where some may be one.
+    folding: HashMap<(u64, u64), Arc<Names>>,
 }
 
 impl Drop for Directories {
@@ -183,7 +187,8 @@ impl Cache {
         let space = of.rooms.space(fd.as_fd())?;
         let identity = root::identity_of(&rustix::fs::fstat(&fd)?);
         let swept = AtomicBool::new(false);
-        let directory = Arc::new(Directory { fd, identity, fresh, swept, space });
+        let names = self.folding.get(&identity).cloned().unwrap_or_default();
+        let directory = Arc::new(Directory { fd, identity, fresh, swept, space, names });
         if !fresh
             && of.is_below_base(path)
             && let Some(mode) = directory.open_up(&of.root)?
@@ -203,7 +208,11 @@ impl Cache {
         let middle = uses.len() / 2;
         let (_, limit, _) = uses.select_nth_unstable(middle);
         let limit = *limit;
-        self.open.retain(|_, (_, used)| *used >= limit);
+        for (_, (directory, _)) in self.open.extract_if(|_, (_, used)| *used < limit) {
+            if directory.names.fold() {
+                self.folding.insert(directory.identity, Arc::clone(&directory.names));
+            }
+        }
     }
 }
 

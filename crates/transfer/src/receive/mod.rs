@@ -18,6 +18,7 @@ mod helper;
 mod inspect;
 mod intake;
 mod lease;
+mod names;
 mod offers;
 mod outcome;
 mod partial;

@@ -222,6 +222,8 @@ impl Reception {
         hash: Option<[u8; 32]>,
     ) -> Result<AnswerState, FileFailure> {
         let bytes = entry.size_bytes;
+        let found = place.directory.names.place(place.directory.fd(), &place.name, || Ok(()));
+        found.map_err(|error| FileFailure::storage("cannot take", &entry.path, &error))?;
         if bytes > CHUNK_SIZE {
             StageNames::remove_stale(place.directory.fd(), &place.name);
         }

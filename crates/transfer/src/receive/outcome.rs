@@ -60,7 +60,7 @@ impl Reception {
         let lease = self.room(&directory).take(directory.fd(), content.len() as u64);
         let _lease = lease.map_err(|shortage| shortage.failure_of(path))?;
         let care = Care { sync: self.sync, read_back: self.read_back };
-        let written = whole.write(directory.fd(), &name, content, care);
+        let written = whole.write(&directory, &name, content, care);
         written.map_err(|error| FileFailure::storage("cannot write", path, &error))?;
         Ok(parent)
     }

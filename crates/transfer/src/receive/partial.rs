@@ -485,7 +485,8 @@ impl Partial {
             self.file.sync_all()?;
         }
         let directory = self.directory.fd();
-        stage::publish(self.file.as_fd(), directory, &names.part, &self.name)?;
+        let publish = || stage::publish(self.file.as_fd(), directory, &names.part, &self.name);
+        self.directory.names.place(directory, &self.name, publish)?;
         self.lock().published = true;
         if self.sync {
             self.directory.sync()?;

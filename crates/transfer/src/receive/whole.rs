@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt;
 
 use rustix::fs::{AtFlags, Mode, OFlags};
 
+use super::directory::Directory;
 use super::{stage, storage};
 use crate::root::{self, read_full};
 use crate::wire::FileEntry;
@@ -34,15 +35,17 @@ impl WholeFile {
     /// Writes the verified content as `name`; it appears complete or not at all.
     pub(crate) fn write(
         &self,
-        directory: BorrowedFd<'_>,
+        directory: &Directory,
         name: &[u8],
         content: &[u8],
         care: Care,
     ) -> io::Result<()> {
-        match create_unnamed(directory) {
+        let at = directory.fd();
+        match create_unnamed(at) {
             Ok(fd) => {
                 let file = self.fill(fd, content, care)?;
-                match stage::link_unnamed(file.as_fd(), directory, name) {
+                let link = || stage::link_unnamed(file.as_fd(), at, name);
+                match directory.names.place(at, name, link) {
                     // Where nothing is mounted at `/proc`, some users cannot name it.
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {
                         self.write_staged(directory, name, content, care)
@@ -60,17 +63,19 @@ impl WholeFile {
 
     fn write_staged(
         &self,
-        directory: BorrowedFd<'_>,
+        directory: &Directory,
         name: &[u8],
         content: &[u8],
         care: Care,
     ) -> io::Result<()> {
-        let (fd, stage) = stage::create_random(directory)?;
-        let written = self
-            .fill(fd, content, care)
-            .and_then(|file| stage::publish(file.as_fd(), directory, &stage, name));
+        let at = directory.fd();
+        let (fd, stage) = stage::create_random(at)?;
+        let written = self.fill(fd, content, care).and_then(|file| {
+            let publish = || stage::publish(file.as_fd(), at, &stage, name);
+            directory.names.place(at, name, publish)
+        });
         if written.is_err() {
-            let _ = rustix::fs::unlinkat(directory, &stage, AtFlags::empty());
+            let _ = rustix::fs::unlinkat(at, &stage, AtFlags::empty());
         }
         written
     }
