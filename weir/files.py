@@ -1,12 +1,13 @@
-"""Files that somebody names: nobody waits for ever for one, and none fills the memory."""
+"""Files that somebody names: nobody waits for ever for one, none fills the memory, none is half."""
 
+import contextlib
 import errno
 import io
 import os
 import select
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -113,6 +114,56 @@ def text(path: Path, errors: str = "strict", most_bytes: int = _MOST_BYTES) -> s
     except UnicodeDecodeError as error:
         why = f"{error.reason} at byte {error.start}"
         raise BadInput(f"{path} is no text in UTF-8: {why}") from None
+
+
+@contextlib.contextmanager
+def whole(path: Path) -> Iterator[Path]:
+    """Where to write a file, which has its name once it is whole and on the disk.
+
+    Until then, and if writing fails or is interrupted, what had the name has it still. A device, a
+    pipe, and what our own output goes to is written itself, as is a file whose folder takes no
+    other one.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    try:
+        about = path.stat()
+    except FileNotFoundError:
+        about = None
+    if about is not None and (not stat.S_ISREG(about.st_mode) or _is_standard(about)):
+        yield path
+        return
+    target = Path(os.path.realpath(path))
+    partial = target.with_name(f".{target.name:.200}.{os.getpid()}.partial")
+    try:
+        os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666))
+    except PermissionError:
+        if about is None:
+            raise OSError(errno.EACCES, os.strerror(errno.EACCES), str(path)) from None
+        yield path
+        return
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
+    try:
+        if about is not None:
+            partial.chmod(stat.S_IMODE(about.st_mode))
+        yield partial
+        with partial.open("rb") as done:
+            os.fsync(done.fileno())
+        partial.replace(target)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def _is_standard(about: os.stat_result) -> bool:
+    """Whether our standard output or error goes there, as with `/dev/stdout`."""
+    for descriptor in (1, 2):
+        with contextlib.suppress(OSError):
+            if os.path.samestat(about, os.fstat(descriptor)):
+                return True
+    return False
 
 
 def written(descriptor: int, is_over: Callable[[], bool]) -> io.RawIOBase:

@@ -2,6 +2,7 @@
 
 import contextlib
 import signal
+import sys
 from collections.abc import Callable, Iterator
 
 _ENDS = {signal.SIGINT, signal.SIGTERM}
@@ -14,6 +15,23 @@ def came_within(wait_s: float) -> bool:
     """
     told = signal.sigtimedwait(_ENDS, wait_s)
     return told is not None and told.si_signo in _ENDS
+
+
+@contextlib.contextmanager
+def heeded() -> Iterator[None]:
+    """Has a polite kill end what is done within as Ctrl-C does: in order, with nothing left half.
+
+    To be entered by the main thread. The exit code is what a shell reports of such a kill.
+    """
+
+    def end(number: int, _frame: object) -> None:
+        sys.exit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextlib.contextmanager

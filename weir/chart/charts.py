@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
+from weir import files
 from weir.chart import svg
 from weir.chart.plot import ticks
 
@@ -79,7 +80,8 @@ def lines(
     width = _WIDTH + (len(kept) * _BOX_STEP + _BOX_STEP / 2 if with_boxes else 0)
     if with_boxes:
         shapes.append(svg.text((_WIDTH + width) / 2, floor + 18, "all", "middle"))
-    path.write_text(svg.image(width, _HEIGHT, shapes, font_px=13))
+    with files.whole(path) as partial:
+        partial.write_text(svg.image(width, _HEIGHT, shapes, font_px=13))
 
 
 def boxes(
@@ -119,7 +121,8 @@ def boxes(
         colour = _COLOURS[number % len(_COLOURS)]
         height = _TOP + 8 + number * _LABEL_GAP
         shapes.append(svg.text(right + 18, height, name, "start", f'fill="{colour}"'))
-    path.write_text(svg.image(_WIDTH, _HEIGHT, shapes, font_px=13))
+    with files.whole(path) as partial:
+        partial.write_text(svg.image(_WIDTH, _HEIGHT, shapes, font_px=13))
 
 
 def tables(path: Path, title: str, drawn: Sequence[Table]) -> None:
@@ -133,7 +136,8 @@ def tables(path: Path, title: str, drawn: Sequence[Table]) -> None:
         shapes += _table(table, left, _TOP + 44, cell)
         left += cell * len(table.labels)
         height = max(height, _TOP + 44 + _CELL * len(table.labels) + 24)
-    path.write_text(svg.image(max(left + 24, 420), height, shapes, font_px=13))
+    with files.whole(path) as partial:
+        partial.write_text(svg.image(max(left + 24, 420), height, shapes, font_px=13))
 
 
 def _table(table: Table, left: float, top: float, cell: float) -> Iterator[str]:

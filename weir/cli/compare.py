@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from weir import files
 from weir.cli import output
 from weir.errors import BadInput
 from weir.printable import printable
@@ -30,7 +31,8 @@ def run(args: argparse.Namespace) -> int:
     if args.plot:
         try:
             names = (printable(args.a), printable(args.b))
-            args.plot.write_text(plot(figures, names), encoding="utf-8")
+            with files.whole(args.plot) as partial:
+                partial.write_text(plot(figures, names), encoding="utf-8")
         except OSError as error:
             raise BadInput(f"{args.plot}: {error.strerror}") from None
     if args.json:

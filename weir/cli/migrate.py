@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from weir import Bytes, Time
+from weir import Bytes, Time, files
 from weir.cli import output
 from weir.errors import BadInput, TransferFailed
 from weir.migration import PLANNERS, Outcome, Problem, load, plan
@@ -70,7 +70,8 @@ def _plan(args: argparse.Namespace) -> int:
     loads = by_link(outcome)
     if args.plot:
         try:
-            args.plot.write_text(draw(problem, outcome), encoding="utf-8")
+            with files.whole(args.plot) as partial:
+                partial.write_text(draw(problem, outcome), encoding="utf-8")
         except OSError as error:
             raise BadInput(f"{args.plot}: {error.strerror}") from None
     if args.json:

@@ -490,6 +490,7 @@ def _analyse(args: argparse.Namespace) -> int:
 
 
 def _plan(args: argparse.Namespace) -> int:
+    from weir import files
     from weir.observe.infiniband import dump, plan
 
     said = ["A plan (000-spec 2.4), no fabric that was found"]
@@ -499,7 +500,8 @@ def _plan(args: argparse.Namespace) -> int:
         print(text, end="")
         return 0
     try:
-        args.out.write_text(text, encoding="utf-8")
+        with files.whole(args.out) as partial:
+            partial.write_text(text, encoding="utf-8")
     except OSError as error:
         raise BadInput(f"--out {args.out}: {error.strerror}") from None
     return 0

@@ -4,7 +4,7 @@ import argparse
 import json
 from pathlib import Path
 
-from weir import Time
+from weir import Time, signals
 from weir.cli import output
 from weir.errors import BadInput
 from weir.lab import load
@@ -63,7 +63,8 @@ def run(args: argparse.Namespace) -> int:
     duration = Time(args.duration) if args.duration else None
     warmup, captures = Time(args.warmup), tuple(args.capture)
     order = Run(load(scenario(args.file)), duration, warmup, args.seed, args.out, captures)
-    result = simulate(order)
+    with signals.heeded():
+        result = simulate(order)
     if args.json:
         print(json.dumps(result))
         return 0

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weir import Bytes, Rate, Time
+from weir import Bytes, Rate, Time, files
 from weir.errors import BadInput
 
 FORMAT = 1
@@ -170,13 +170,9 @@ def save(
         "rtt_us": _joined([_microseconds(one.rtt_ms) for one in recordings], np.int32),
         "lost": _joined([one.lost for one in recordings], np.uint16),
     }
-    partial = file.with_name(f"{file.name}.partial")
     try:
-        with partial.open("wb") as out:
+        with files.whole(file) as partial, partial.open("wb") as out:
             np.savez_compressed(out, allow_pickle=False, **arrays)
-            out.flush()
-            os.fsync(out.fileno())
-        partial.replace(file)
     except OSError as error:
         raise BadInput(f"{file}: {error.strerror}") from None
 

@@ -20,7 +20,7 @@ from weir import errors
 from weir.errors import BadInput, Unavailable, WeirError
 from weir.lab import rundir
 from weir.lab.addressing import Port
-from weir.lab.launch import Launch
+from weir.lab.launch import TAKEN, Launch
 from weir.lab.media import require_live
 from weir.lab.namespaces import Room
 from weir.lab.reading import load, read_name
@@ -106,7 +106,11 @@ class Lab:
             stdout=subprocess.PIPE,
             start_new_session=True,
         )
-        answer = _answer(supervisor, pickle.dumps(launch))
+        try:
+            answer = _answer(supervisor, pickle.dumps(launch))
+        except BaseException:  # Ctrl-C, most likely
+            _abandon(supervisor)
+            raise
         if detached or "error" in answer:
             _reap(supervisor)
         if "error" in answer:
@@ -366,10 +370,29 @@ def _answer(supervisor: "subprocess.Popen[bytes]", launch: bytes) -> dict[str, A
         line = b""
     if line:
         answer: dict[str, Any] = json.loads(line)
+        with contextlib.suppress(BrokenPipeError):  # it could not come up, and has said so
+            supervisor.stdin.write(TAKEN)
+            supervisor.stdin.flush()
         return answer
     supervisor.kill()
     why = "ended without a word" if ready else f"was not ready within {_UP_TIMEOUT_S:g} s"
     return {"error": f"the lab's supervisor {why}", "kind": WeirError.__name__}
+
+
+def _abandon(supervisor: "subprocess.Popen[bytes]") -> None:
+    """Sees that a lab is gone for which nobody waits any more.
+
+    Its supervisor, which may be another process by now, goes down when it cannot say that it is up,
+    and holds its end of the pipe until then.
+    """
+    assert supervisor.stdin and supervisor.stdout, "both are pipes"
+    supervisor.stdin.close()
+    end_s = time.monotonic() + _DOWN_TIMEOUT_S
+    while (left_s := end_s - time.monotonic()) > 0:
+        ready, _, _ = select.select([supervisor.stdout], [], [], left_s)
+        if not ready or not os.read(supervisor.stdout.fileno(), 4096):
+            break
+    _reap(supervisor)
 
 
 def _reap(supervisor: "subprocess.Popen[bytes]") -> None:

@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 from weir.lab.scenario import Scenario
 
+TAKEN = b"taken\n"
+"""What the caller says when it has the answer; without it the lab would be up for nobody."""
+
 
 @dataclass(frozen=True)
 class Launch:

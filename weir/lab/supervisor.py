@@ -2,6 +2,7 @@
 
 `Lab.up` starts `python -m weir.lab.supervisor` and writes a `Launch` to its standard input. The
 answer on its standard output is one line of JSON: the lab's name, or why it could not come up.
+Whoever has that says so (`TAKEN`); one who is gone before, by Ctrl-C, has no lab left behind.
 From then on it serves requests on the socket `control` in the lab's directory, one JSON line
 each way, until it is asked to go down, gets SIGTERM, or (unless detached) standard input closes,
 which is how it learns that the process it was made for has died.
@@ -27,7 +28,7 @@ from weir._core import Emulator
 from weir.errors import BadInput, Unsupported, WeirError
 from weir.lab import controls, rundir, wiring
 from weir.lab.addressing import plan
-from weir.lab.launch import Launch
+from weir.lab.launch import TAKEN, Launch
 from weir.lab.namespaces import Builder, Room, enter, node_sysctls
 from weir.lab.scenario import Wlan
 from weir.lab.switches import Switches, relaying
@@ -330,24 +331,33 @@ def main() -> int:
     try:
         supervisor = Supervisor(launch)
     except WeirError as error:
-        _say({"error": str(error), "kind": type(error).__name__})
+        _is_told({"error": str(error), "kind": type(error).__name__})
         return error.exit_code
     except OSError as error:
-        _say({"error": f"the lab could not be made: {error}", "kind": Unsupported.__name__})
+        why = f"the lab could not be made: {error}"
+        _is_told({"error": why, "kind": Unsupported.__name__})
         return Unsupported.exit_code
-    _say({"name": supervisor.name})
-    supervisor.log_errors()
     try:
-        serve(supervisor, launch.detached)
+        if _is_told({"name": supervisor.name}):
+            _let_go()
+            supervisor.log_errors()
+            serve(supervisor, launch.detached)
     finally:
         supervisor.close()
     return 0
 
 
-def _say(line: dict[str, Any]) -> None:
-    """Answers whoever asked for the lab, and lets go of the pipe to them."""
-    sys.stdout.write(json.dumps(line) + "\n")
-    sys.stdout.flush()
+def _is_told(line: dict[str, Any]) -> bool:
+    """Answers whoever asked for the lab; whether they are there and have the answer."""
+    try:
+        os.write(sys.stdout.fileno(), json.dumps(line).encode() + b"\n")
+    except BrokenPipeError:
+        return False
+    return bool(sys.stdin.buffer.readline() == TAKEN)
+
+
+def _let_go() -> None:
+    """Lets go of the pipe to whoever asked for the lab."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

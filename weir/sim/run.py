@@ -1,6 +1,12 @@
 """One simulation: a scenario, how long, what to keep of it."""
 
+import contextlib
+import errno
 import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +21,9 @@ from weir.sim.effort import bounded
 
 DURATION = Time("30 s")
 """How long a scenario runs whose traffic has no end."""
+
+_RESULT = "result.json"
+_TRACES = ("queues.parquet", "connections.parquet")
 
 
 @dataclass(frozen=True)
@@ -69,36 +78,73 @@ def run(order: Run) -> dict[str, Any]:
         raise BadInput(f"a warm-up of {warmup} leaves nothing of {duration} to be measured")
     bounded(scenario, duration)
     ordered = replace(scenario, traffic=tuple(in_order(scenario.traffic, scenario.nodes)))
-    captures = _captures(order)
-    traces = str(order.out) if order.out else None
-    result = simulated(ordered, duration, warmup=warmup, captures=captures, traces=traces)
+    with _placed(order) as stage:
+        result = simulated(
+            ordered,
+            duration,
+            warmup=warmup,
+            captures=_captures(order, stage) if stage else (),
+            traces=str(stage) if stage else None,
+        )
+        result = _told(scenario, duration, warmup, result)
+        if stage:
+            (stage / _RESULT).write_text(json.dumps(result, indent=2) + "\n")
+    return result
+
+
+def _told(
+    scenario: Scenario, duration: Time, warmup: Time, result: dict[str, Any]
+) -> dict[str, Any]:
+    """A result as it is kept and returned: traffic in the file's order, and what to doubt."""
     found = {flow["name"]: flow for flow in result["flows"]}
     result["flows"] = [found[traffic.name] for traffic in scenario.traffic]
     head = {"name": scenario.name, "version": __version__, "duration_ns": duration.ns}
     warnings = [*unmeasured(scenario, duration, warmup), *idle_queues(scenario)]
-    result = {**head, "warnings": warnings, **result}
-    if order.out:
-        _keep(result, order.out / "result.json")
-    return result
+    return {**head, "warnings": warnings, **result}
 
 
-def _keep(result: dict[str, Any], path: Path) -> None:
-    try:
-        path.write_text(json.dumps(result, indent=2) + "\n")
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be written: {error.strerror}") from None
+def _captures(order: Run, stage: Path) -> list[tuple[str, str]]:
+    return [(node, str(stage / _packets_of(node))) for node in dict.fromkeys(order.captures)]
 
 
-def _captures(order: Run) -> list[tuple[str, str]]:
+def _packets_of(node: str) -> str:
+    return f"{node}.pcapng"
+
+
+@contextlib.contextmanager
+def _placed(order: Run) -> Iterator[Path | None]:
+    """Where files are written, which are in the order's folder once all of them are whole.
+
+    Until then, and if the run fails or is interrupted, those of a run before stay: a result never
+    stands beside another one's traces.
+    """
     if order.out is None:
         if order.captures:
             raise BadInput("a capture needs a directory to be written to: --out DIR")
-        return []
+        yield None
+        return
+    known = [node.name for node in order.scenario.nodes]
+    if strange := [node for node in order.captures if node not in known]:
+        raise BadInput(f'capture: there is no node "{strange[0]}"; there are {", ".join(known)}')
+    out = order.out
+    names = [*_TRACES, *map(_packets_of, dict.fromkeys(order.captures)), _RESULT]
+    if taken := [name for name in names if (out / name).is_dir()]:
+        raise BadInput(f"{out / taken[0]}: cannot be written: {os.strerror(errno.EISDIR)}")
     try:
-        order.out.mkdir(parents=True, exist_ok=True)
+        out.mkdir(parents=True, exist_ok=True)
+        stage = Path(tempfile.mkdtemp(prefix=".weir-sim-", dir=out))
     except OSError as error:
-        raise BadInput(f"{order.out}: cannot be made: {error.strerror}") from None
-    return [(node, str(order.out / f"{node}.pcapng")) for node in order.captures]
+        raise BadInput(f"{out}: cannot be made: {error.strerror}") from None
+    try:
+        yield stage
+        for name in names:
+            (stage / name).replace(out / name)
+    except OSError as error:
+        raise BadInput(f"{out}: cannot be written: {error.strerror}") from None
+    except BadInput as error:
+        raise BadInput(str(error).replace(f"{stage}{os.sep}", f"{out}{os.sep}")) from None
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
 
 
 def _duration(scenario: Scenario) -> Time:

@@ -26,6 +26,8 @@ const CLIENT_PORT: u16 = 0xc000;
 /// The packet of an acknowledgement that a relay makes itself: its header of TCP has room for
 /// timestamps, as that of `weir relay` has.
 const SPOKEN: Bytes = Bytes::new(52);
+/// Events from one question whether to go on to the next.
+const BETWEEN_QUESTIONS: u64 = 1 << 16;
 
 /// A simulation that has not run yet.
 pub struct Simulation {
@@ -101,9 +103,23 @@ impl Simulation {
     ///
     /// # Errors
     /// [`PacketError::Write`] where a capture or a trace could not be written.
-    pub fn run(mut self) -> Result<Outcome, PacketError> {
+    pub fn run(self) -> Result<Outcome, PacketError> {
+        self.run_while(|| Ok(()))
+    }
+
+    /// The same, for those who may want to give up: `goes_on` is asked every few hundredths of a
+    /// second, and an error that it answers ends the simulation. The outcome is that of `run`.
+    ///
+    /// # Errors
+    /// As [`Self::run`], and what `goes_on` answers.
+    pub fn run_while<E: From<PacketError>>(
+        mut self,
+        mut goes_on: impl FnMut() -> Result<(), E>,
+    ) -> Result<Outcome, E> {
         let end = self.scene.duration;
-        self.run_until(end);
+        while !self.run_some(end, BETWEEN_QUESTIONS) {
+            goes_on()?;
+        }
         self.fabric.now = end;
         for carrier in &mut self.fabric.carriers {
             carrier.medium.advance(end);
@@ -120,7 +136,14 @@ impl Simulation {
 
     /// Runs what happens up to `until`, for those who want to look at something in between.
     pub fn run_until(&mut self, until: Time) {
-        while let Some((now, object)) = self.fabric.schedule.pop_by(until) {
+        self.run_some(until, u64::MAX);
+    }
+
+    /// Runs at most so many events of what happens up to `until`; whether that was all.
+    fn run_some(&mut self, until: Time, most: u64) -> bool {
+        let last = self.events.saturating_add(most);
+        while self.events < last {
+            let Some((now, object)) = self.fabric.schedule.pop_by(until) else { return true };
             self.fabric.now = now;
             self.events += 1;
             match self.fabric.objects[object] {
@@ -130,6 +153,7 @@ impl Simulation {
                 Object::Probe => self.look(),
             }
         }
+        false
     }
 
     /// Bytes of memory for packets under way: their content and their places on lines. It grows

@@ -9,7 +9,20 @@ use weir_packet::{Config, PacketError, Simulation};
 
 use crate::BadInput;
 
-/// Runs a simulation; see `weir/_core.pyi` for the form of both documents.
+/// Why there is no outcome.
+enum Failure {
+    Refused(PacketError),
+    /// What a handler of a signal raised.
+    Raised(PyErr),
+}
+
+impl From<PacketError> for Failure {
+    fn from(error: PacketError) -> Self {
+        Self::Refused(error)
+    }
+}
+
+/// Runs a simulation; see `weir/_core.pyi` for the form of both documents. Signals are heard.
 #[pyfunction]
 #[pyo3(signature = (config_json, captures=Vec::new(), traces=None))]
 fn simulate_packets(
@@ -18,7 +31,7 @@ fn simulate_packets(
     captures: Vec<(String, PathBuf)>,
     traces: Option<PathBuf>,
 ) -> PyResult<String> {
-    let run = || {
+    let run = || -> Result<String, Failure> {
         let mut simulation = Simulation::new(&Config::from_json(config_json)?)?;
         for (node, path) in captures {
             simulation.capture(&node, create(&path)?, path.display().to_string())?;
@@ -28,9 +41,13 @@ fn simulate_packets(
             let connections = create(&directory.join("connections.parquet"))?;
             simulation.trace(queues, connections, &directory.display().to_string())?;
         }
-        simulation.run()?.to_json()
+        let heard = || Python::attach(|py| py.check_signals()).map_err(Failure::Raised);
+        Ok(simulation.run_while(heard)?.to_json()?)
     };
-    py.detach(run).map_err(|error: PacketError| BadInput::new_err(error.to_string()))
+    py.detach(run).map_err(|failure| match failure {
+        Failure::Refused(error) => BadInput::new_err(error.to_string()),
+        Failure::Raised(error) => error,
+    })
 }
 
 fn create(path: &Path) -> Result<Box<dyn Write + Send>, PacketError> {

@@ -151,11 +151,10 @@ class Interaction:
         """Writes it whole, a meeting a line, in place of what was there."""
         rows = ",\n".join(json.dumps(_row(meeting)) for meeting in self.meetings)
         provenance = json.dumps(self.provenance)
-        beside = Path(path).with_name(f"{Path(path).name}.part")
-        beside.write_text(
-            f'{{"format": {FORMAT}, "provenance": {provenance}, "meetings": [\n{rows}\n]}}\n'
-        )
-        beside.replace(path)
+        with files.whole(Path(path)) as partial:
+            partial.write_text(
+                f'{{"format": {FORMAT}, "provenance": {provenance}, "meetings": [\n{rows}\n]}}\n'
+            )
 
 
 def _row(meeting: Meeting) -> tuple[Any, ...]:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from weir import files
 from weir.congestion.classify.beside import OWN, without
 from weir.congestion.classify.classes import BACKGROUNDS, KINDS, WITH_BBR
 from weir.congestion.classify.features import Values, features
@@ -166,7 +167,7 @@ class Recogniser:
             for seconds, model in self.models.items()
             for key, array in model.arrays(str(seconds)).items()
         }
-        with Path(path).open("wb") as file:
+        with files.whole(Path(path)) as partial, partial.open("wb") as file:
             np.savez_compressed(file, about=np.array(json.dumps(about)), **arrays)
 
     def recognise(self, samples: Sequence[Sample]) -> Recognition:

@@ -1,11 +1,11 @@
 """Which switches there are, asked once and kept: `ibnetdiscover` walks the whole fabric."""
 
-import contextlib
 import os
 import shutil
 import subprocess
 from pathlib import Path
 
+from weir import files
 from weir.errors import BadInput, Unavailable, Unsupported
 from weir.observe.infiniband import dump
 from weir.observe.infiniband.dump import Fabric
@@ -38,14 +38,10 @@ def discovered(kept: Path | None = None, *, again: bool = False) -> Fabric:
     text = _walked()
     fabric = dump.parse(text, "what ibnetdiscover printed")
     if kept:
-        # In one step: who reads it meanwhile has the old one or the new one whole.
-        fresh = kept.with_name(f".{kept.name}.new")
         try:
-            fresh.write_text(text, encoding="utf-8")
-            fresh.replace(kept)
+            with files.whole(kept) as fresh:
+                fresh.write_text(text, encoding="utf-8")
         except OSError as error:
-            with contextlib.suppress(OSError):
-                fresh.unlink()
             raise BadInput(f"{kept}: {error.strerror}") from None
     return fabric
 
