@@ -136,6 +136,8 @@ def test_what_arrives_late_says_so_by_its_exit_code(place, tmp_path, command):
         (["get", "127.0.0.1:1/x", "/tmp/x", "--insecure", "--cca", "c" * 16], 2),
         (["get", "127.0.0.1:1/x", "/tmp/x", "--insecure", "--cca", "c" * 70_000], 2),
         (["verify", "/etc/hostname", f"127.0.0.1:1/{LONG}", "--insecure"], 2),
+        (["verify", "/etc/hostname", "127.0.0.1:1,127.0.0.1:2/x", "--insecure"], 2),
+        (["verify", "dtn1,dtn2:7411/x", "/etc/hostname", "--insecure"], 2),
         (["verify", f"127.0.0.1:1/{LONGER}", "/etc/hostname", "--insecure"], 2),
         (["probe"], 2),
         (["probe", "no.such.host.invalid"], 2),

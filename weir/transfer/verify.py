@@ -15,6 +15,7 @@ from weir.home import expanded
 from weir.transfer import SILENCE
 
 _REMOTE = re.compile(r"(\[[^/]+\]|[^/:]+):\d+(/|$)")
+_SEVERAL = re.compile(r"[^/]*,[^/]*:\d+(/|$)")
 _FILE, _UNREADABLE = "file", "unreadable"
 _WAIT_S = 0.2
 
@@ -92,7 +93,10 @@ def read(place: Place, silence: Time = SILENCE) -> Listing | None:
 
     Raises:
         WeirError: it cannot be read, or the server not be reached.
+        BadInput: it names several hosts.
     """
+    if _SEVERAL.match(place.named):
+        raise BadInput(f'"{place.named}" names several hosts; name the one that is to hash')
     named = os.fsencode(place.named)
     if place.is_remote:
         keys = None if place.keys is None else expanded(place.keys)

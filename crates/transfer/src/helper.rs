@@ -6,10 +6,16 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use weir_units::Rate;
+
 use crate::connection::Connection;
 use crate::control::{ControlReader, ControlWriter};
 use crate::error::TransferError;
 use crate::wire::Message;
+
+/// The most that is to pass a helper's connections while it is not taken for stuck: 26 kbit/s
+/// where 20 s of silence are borne.
+const LEAST_MAX: u64 = 1 << 16;
 
 /// A session with one of the other hosts, which is ready to help.
 pub(crate) struct HelperSession {
@@ -111,6 +117,13 @@ impl<W: Default> Helper<W> {
     }
 }
 
+/// So much is to pass a helper's connections in such a span: half of its part of a rate that is
+/// kept by as many hosts as there may be, and no more than the slowest of paths carries.
+fn least(silence: Duration, rate: Rate) -> u64 {
+    let bytes = (rate.as_bit_per_s() / 8).saturating_mul(silence.as_secs());
+    (bytes / 16).clamp(1, LEAST_MAX)
+}
+
 impl<W> State<W> {
     fn end_session(&self) {
         if let Some(control) = &self.control {
@@ -119,13 +132,20 @@ impl<W> State<W> {
         self.sockets.iter().for_each(|socket| Connection::shut_down(socket));
     }
 
-    /// Whether nothing has moved for so long, where something should.
+    /// Whether next to nothing has moved for so long, where something should: single bytes would
+    /// hold up all others for as long as whoever sends them likes.
     ///
-    /// `passed` is what has passed its connections by now; `may_rest` says that it owes nothing, or
-    /// is paused.
-    pub(crate) fn is_stuck(&mut self, silence: Duration, passed: u64, may_rest: bool) -> bool {
-        if may_rest || passed != std::mem::replace(&mut self.passed, passed) {
-            self.moved = Some(Instant::now());
+    /// `passed` is what has passed its connections by now; `may_rest` says that it owes nothing.
+    /// While paused it may rest, too.
+    pub(crate) fn is_stuck(
+        &mut self,
+        (silence, rate): (Duration, Rate),
+        passed: u64,
+        may_rest: bool,
+    ) -> bool {
+        let may_rest = may_rest || rate == Rate::ZERO || self.moved.is_none();
+        if may_rest || passed.saturating_sub(self.passed) >= least(silence, rate) {
+            (self.passed, self.moved) = (passed, Some(Instant::now()));
         }
         !may_rest && self.moved.is_some_and(|moved| moved.elapsed() >= silence)
     }
@@ -177,12 +197,30 @@ mod tests {
     #[test]
     fn it_is_stuck_when_nothing_moves_that_should() {
         let (mut state, minute) = (State::<u8>::default(), Duration::from_secs(60));
-        assert!(!state.is_stuck(Duration::ZERO, 0, false), "nothing has begun");
-        assert!(!state.is_stuck(minute, 5, false));
-        assert!(state.is_stuck(Duration::ZERO, 5, false));
-        assert!(!state.is_stuck(Duration::ZERO, 5, true));
+        let within = |span| (span, Rate::MAX);
+        assert!(!state.is_stuck(within(Duration::ZERO), 0, false), "nothing has begun");
+        assert!(!state.is_stuck(within(minute), 5, false));
+        assert!(state.is_stuck(within(Duration::ZERO), 5, false));
+        assert!(!state.is_stuck(within(Duration::ZERO), 5, true));
         state.moved = Instant::now().checked_sub(2 * minute);
-        assert!(state.is_stuck(minute, 5, false));
-        assert!(!state.is_stuck(minute, 6, false), "something moved");
+        assert!(state.is_stuck(within(minute), 5, false));
+        assert!(!state.is_stuck(within(minute), 5 + LEAST_MAX, false), "something moved");
+    }
+
+    #[test]
+    fn single_bytes_are_as_good_as_none() {
+        let silence = Duration::from_secs(5);
+        let still = Instant::now().checked_sub(Duration::from_secs(10)).unwrap();
+        let is_stuck = |passed, rate, may_rest| {
+            let mut state = State::<()> { moved: Some(still), ..State::default() };
+            state.is_stuck((silence, rate), passed, may_rest)
+        };
+        let slow = Rate::from_bit_per_s(16_000);
+        assert!(is_stuck(0, Rate::MAX, false) && is_stuck(1, Rate::MAX, false));
+        assert!(
+            is_stuck(LEAST_MAX - 1, Rate::MAX, false) && !is_stuck(LEAST_MAX, Rate::MAX, false)
+        );
+        assert!(is_stuck(624, slow, false) && !is_stuck(625, slow, false));
+        assert!(!is_stuck(0, Rate::ZERO, false) && !is_stuck(0, Rate::MAX, true));
     }
 }

@@ -6,14 +6,13 @@
 //! the first sender told. What a helper owes when it is lost goes back to the first sender. Nothing
 //! that happens to a helper ends the operation.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
 use std::thread::Scope;
 use std::time::Duration;
-
-use weir_units::Rate;
 
 use super::chunk::{Chunk, invalid};
 use super::helper::Helper;
@@ -101,7 +100,8 @@ impl Reception {
         }
         self.ask_for(helper);
         match self.follow_helper(helper, &mut reader, sources) {
-            Ok(None) => drop(helper.end()),
+            // Chunks may have been dealt to it since.
+            Ok(None) => self.give_back(helper.end().unwrap_or_default()),
             Ok(Some(why)) => self.lose(helper, &why),
             Err(error) => self.lose(helper, &error.to_string()),
         }
@@ -123,8 +123,7 @@ impl Reception {
                     return Err(reader.unexpected(what));
                 }
                 Message::Ping => {
-                    let is_paused = sources.pace.rate() == Rate::ZERO;
-                    if helper.is_stuck(sources.others.silence, is_paused) {
+                    if helper.is_stuck(sources.others.silence, sources.pace.rate()) {
                         let why = format!("{} sends nothing of what it was asked for", helper.name);
                         return Ok(Some(why));
                     }
@@ -267,6 +266,11 @@ impl Reception {
             self.progress.hosts.lose(helper.place(), why);
             self.progress.notice(format!("going on without {}: {why}", helper.name));
         }
+        self.give_back(owed);
+    }
+
+    /// What a helper owes is the first sender's to send.
+    fn give_back(&self, owed: BTreeMap<u64, Vec<u64>>) {
         for (file, chunks) in owed {
             // Whoever reads from it finds out.
             let _ = self.control.send(&Message::Return { file, chunks });

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
+use weir_units::Rate;
+
 use crate::{helper, socket};
 
 /// What is asked for before it is known how fast it is.
@@ -109,12 +111,13 @@ impl Helper {
         self.state().work.under_way.is_empty()
     }
 
-    /// Whether it has owed something for so long, and not a byte has come. While paused it may.
-    pub(super) fn is_stuck(&self, silence: Duration, is_paused: bool) -> bool {
+    /// Whether it has owed something for so long, and next to nothing has come. While paused it
+    /// may.
+    pub(super) fn is_stuck(&self, silence: Duration, rate: Rate) -> bool {
         let mut state = self.state();
         let arrived = state.sockets.iter().filter_map(|one| socket::bytes_received(one).ok()).sum();
         let owes_nothing = state.work.under_way.is_empty();
-        state.is_stuck(silence, arrived, owes_nothing || is_paused)
+        state.is_stuck((silence, rate), arrived, owes_nothing)
     }
 
     /// It is asked for nothing more; what it owes, by file, the first time.
@@ -165,11 +168,11 @@ mod tests {
         assert_eq!(helper.take(8, 10), None);
         assert_eq!(helper.take(7, 11), Some(([2; 32], false)));
         assert_eq!(helper.take(7, 11), None);
-        assert!(!helper.is_stuck(Duration::from_secs(60), false));
-        assert!(helper.is_stuck(Duration::ZERO, false));
+        assert!(!helper.is_stuck(Duration::from_secs(60), Rate::MAX));
+        assert!(helper.is_stuck(Duration::ZERO, Rate::MAX));
         assert_eq!(helper.end(), Some(BTreeMap::from([(7, vec![10])])));
         assert!(!helper.owe(7, 20, &[[1; 32]]));
         assert_eq!(helper.end(), None);
-        assert!(!helper.is_stuck(Duration::ZERO, false));
+        assert!(!helper.is_stuck(Duration::ZERO, Rate::MAX));
     }
 }

@@ -5,6 +5,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use weir_units::Rate;
+
 use super::large::LargeFile;
 use crate::wire::{CHUNK_SIZE, WrittenChunk};
 use crate::{helper, socket};
@@ -152,11 +154,11 @@ impl Helper {
 
     /// Whether it has had chunks for so long, and has neither taken more nor written any. While
     /// paused it may: what it has of a chunk is not all of it.
-    pub(super) fn is_stuck(&self, silence: Duration, is_paused: bool) -> bool {
+    pub(super) fn is_stuck(&self, silence: Duration, rate: Rate) -> bool {
         let mut state = self.state();
         let taken = state.sockets.iter().filter_map(|one| socket::bytes_acked(one).ok()).sum();
         let has_some = state.work.under_way.values().any(|one| one.hash.is_some());
-        state.is_stuck(silence, taken, !has_some || is_paused)
+        state.is_stuck((silence, rate), taken, !has_some)
     }
 
     /// Whether it has said that it wrote a chunk; from now on it has not.

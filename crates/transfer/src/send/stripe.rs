@@ -10,8 +10,6 @@ use std::sync::Arc;
 use std::thread::Scope;
 use std::time::Duration;
 
-use weir_units::Rate;
-
 use super::helper::{Ahead, Helper, Left, Next, Standing, UnderWay};
 use super::lane::LOOK;
 use super::large::LargeFile;
@@ -117,7 +115,7 @@ impl Sending {
                 Message::Ping => {}
                 _ => return Err(reader.unexpected("nothing that another receiver says")),
             }
-            if helper.is_stuck(silence, self.pace.rate() == Rate::ZERO) {
+            if helper.is_stuck(silence, self.pace.rate()) {
                 return Ok(Some(format!("{} writes nothing of what it was sent", helper.name)));
             }
         }
