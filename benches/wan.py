@@ -35,7 +35,7 @@ from weir.errors import BadInput, TransferFailed, Unavailable, WeirError
 from weir.lab import Lab, parse
 
 ROUNDS = 2
-OURS = WeirSend("--cca", "auto", "--fallback", "cubic")
+OURS = WeirSend()
 PACKAGES = [
     *("globus-gridftp-server-progs", "globus-gass-copy-progs", "rsync", "rclone"),
     *("xrootd-server", "xrootd-client"),
@@ -94,7 +94,7 @@ def movers() -> list[Mover]:
     """All of them, as their users run them on long paths; Weir first."""
     return [
         OURS,
-        WeirSend(),
+        WeirSend("--cca", "cubic"),
         RsyncDaemon(),
         GridFtp(),
         GridFtp(parallel=4),

@@ -7,20 +7,25 @@ import pytest
 from benches import choice, choice_grid
 from benches.harness import row
 from weir import kernel_controls
-from weir.errors import TransferFailed
+from weir.errors import TransferFailed, Unavailable
 from weir.lab import parse
 
 
 class Timed:
-    """A path on which each way to send takes what it is told."""
+    """A path on which each way to send takes what it is told, and is stopped at its limit."""
 
     def __init__(self, seconds_of):
         self._seconds_of = seconds_of
         self.tried = []
+        self.share = 0.0
 
-    def seconds(self, *options):
+    def seconds(self, *options, limit_s=300.0):
         self.tried.append(options)
-        return self._seconds_of(dict(zip(options[::2], options[1::2], strict=True)))
+        took_s = self._seconds_of(dict(zip(options[::2], options[1::2], strict=True)))
+        if took_s > limit_s:
+            self.share = limit_s / took_s
+            raise Unavailable("the file took too long")
+        return took_s
 
 
 @pytest.fixture(autouse=True)
@@ -28,25 +33,25 @@ def offered(monkeypatch):
     monkeypatch.setattr(kernel_controls, "offered", lambda: ["bbr", "cubic"])
 
 
-def test_the_best_fixed_setting_is_the_peer_and_so_is_the_plain_one():
+def test_the_best_fixed_setting_is_the_peer():
     def seconds_of(chosen):
-        if chosen.get("--cca") == "auto":
+        if chosen["--cca"] == "auto":
             return 9.0
-        if chosen.get("--cca") == "bbr":
+        if chosen["--cca"] == "bbr":
             return 6.0 + abs(int(chosen["--streams"]) - 4)
-        return 60.0 / int(chosen.get("--streams", 1))
+        return 60.0 / int(chosen["--streams"])
 
     setting = choice.Setting(100, 65, "0.01 %")
     path = Timed(seconds_of)
-    best, plain = choice.rows(setting, path)
+    (best,) = choice.rows(setting, path)
     assert best["metric"] == "choice, 100 Mbit/s, 65 ms, 0.01 %: auto"
     assert (best["ours"], best["peer"], best["peer_value"]) == (
         9,
         "best fixed: cubic, 16 streams",
         3.75,
     )
-    assert (plain["peer"], plain["peer_value"]) == ("plain", 60)
-    # Eight streams take twice the best by then, four more than that.
+    assert [words[3] for words in path.tried if "bbr" in words[:2]] == ["16", "8", "4", "2", "1"]
+    # When the best time is over eight streams have half of the file, four a quarter.
     assert [words[3] for words in path.tried if "cubic" in words[:2]] == ["16", "8", "4"]
 
 
@@ -118,6 +123,9 @@ def test_pairs_take_turns_and_one_that_fails_does_not_end_them(monkeypatch, caps
     monkeypatch.setattr(choice, "_grid", lambda rates: [list(rates)])
     monkeypatch.setattr(choice, "pairs", lambda grid: grid)
     assert choice.run() == [[50]]
+    monkeypatch.delenv("WEIR_BENCH_PAIRS")
+    monkeypatch.setenv("WEIR_BENCH_GRID", "50,200")
+    assert choice.settings() == [[50, 200]]
 
 
 def test_the_picture_has_a_cell_for_each_pair_and_its_colour():

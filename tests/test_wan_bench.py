@@ -23,7 +23,7 @@ def run(mover, mbit_per_s, outcome="intact"):
 def test_what_is_chosen_is_compared_by_medians_and_marks_say_what_is_wrong():
     runs = [
         *(run(OURS.name, speed) for speed in (400.0, 420.0, 100.0)),
-        *(run("weir send", speed) for speed in (40.0, 50.0, 90.0)),
+        *(run("weir send --cca cubic", speed) for speed in (40.0, 50.0, 90.0)),
         *(run("rsync daemon", 20.0, end) for end in ("stopped", "intact", "intact")),
         *(run("xrdcp", 0.0, "failed: it ended") for _ in range(3)),
         *(run("GridFTP", 100.0, "one: -7 bytes") for _ in range(3)),
@@ -31,7 +31,7 @@ def test_what_is_chosen_is_compared_by_medians_and_marks_say_what_is_wrong():
     rows = harness.validate(wan.rows(runs, FULL), "wan")
     assert {row["metric"] for row in rows} == {f"one file of 1,000 MB, {PATH}"}
     assert {row["peer"]: row["ratio"] for row in rows} == {
-        "weir send": 8.0,
+        "weir send --cca cubic": 8.0,
         "rsync daemon (stopped at the limit)": 20.0,
         "xrdcp (failed)": None,
         "GridFTP (not intact)": 4.0,
@@ -39,7 +39,7 @@ def test_what_is_chosen_is_compared_by_medians_and_marks_say_what_is_wrong():
 
 
 def test_weir_losing_a_byte_fails_the_benchmark():
-    runs = [run(OURS.name, 400.0, "one: -1 bytes"), run("weir send", 40.0)]
+    runs = [run(OURS.name, 400.0, "one: -1 bytes"), run("weir send --cca cubic", 40.0)]
     with pytest.raises(TransferFailed, match="-1 bytes"):
         wan.rows(runs, FULL)
 

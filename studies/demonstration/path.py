@@ -16,7 +16,9 @@ from studies.demonstration.measure import value_at
 from studies.demonstration.scaffold import Figures
 from studies.rig.copying import Copied, Copier, Hosts, Rsync, WeirSend, copy
 from studies.rig.workspace import open_workspace
+from weir import kernel_controls
 from weir.chart.panels import Curve, Panel, draw
+from weir.congestion.options import LEFT_TO_US
 from weir.format import mbit_s, size
 from weir.lab import Lab, parse
 from weir.terminal import Column, Table
@@ -41,8 +43,12 @@ queue = {{ discipline = "fifo", limit = "6 MiB" }}
 """
 _STEP_S = 0.5
 _WELL = 0.5
-"""What a chosen control may take at most of the time that the host's default takes."""
+"""What a chosen control may take at most of the time that CUBIC takes."""
 _COLOUR = "#d55e00"
+_CHOOSING = (
+    () if kernel_controls.default() in LEFT_TO_US else ("--cca", "auto", "--fallback", "cubic")
+)
+"""What it takes that `weir send` chooses: nothing, unless the host's owner has chosen."""
 
 
 @dataclass
@@ -100,17 +106,16 @@ class LongPath:
         self._seed, self._bytes = seed, file_bytes
         self.intro = (
             f"A file of {size(file_bytes)} over 500 Mbit/s and 65 ms that lose one packet in ten "
-            "thousand, with nobody else there: as most hosts send it, with rsync, with what "
-            "`weir send --cca auto` chooses, and with fixed settings that suit such a path. "
+            "thousand, with nobody else there: under CUBIC, as most hosts send it, with rsync, as "
+            "`weir send` chooses, and with fixed settings that suit such a path. "
             "A minute or two, one after the other."
         )
         self._cases = [
-            _Case("plain", WeirSend()),
+            _Case("plain", WeirSend("--cca", "cubic")),
             _Case("rsync", Rsync()),
-            # What most hosts have, whatever this one's default is.
-            _Case("auto", WeirSend("--cca", "auto", "--fallback", "cubic")),
+            _Case("auto", WeirSend(*_CHOOSING)),
             _Case("bbr", WeirSend("--cca", "bbr", needs="bbr"), is_fixed=True),
-            _Case("streams_8", WeirSend("--streams", "8"), is_fixed=True),
+            _Case("streams_8", WeirSend("--cca", "cubic", "--streams", "8"), is_fixed=True),
         ]
 
     def carry_out(self, changed: Callable[[], None]) -> None:

@@ -15,7 +15,7 @@ from weir.lab import Lab
 
 _PORT = 7411
 _STEP_S = 0.1
-_LIMIT_S = 300.0
+LIMIT_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,12 @@ class Copied:
 
 
 def copy(
-    copier: Copier, hosts: Hosts, source: Path, folder: Path, seen: Callable[[float, int], None]
+    copier: Copier,
+    hosts: Hosts,
+    source: Path,
+    folder: Path,
+    seen: Callable[[float, int], None],
+    limit_s: float = LIMIT_S,
 ) -> Copied:
     """Copies a file, and compares what arrived with it.
 
@@ -127,10 +132,11 @@ def copy(
         source: the file.
         folder: an empty one, for what arrives and what the programs need.
         seen: is told the time since the client's start and the bytes that the link has carried.
+        limit_s: how long it may take.
 
     Raises:
         TransferFailed: the client failed, or what arrived is another content.
-        Unavailable: the server does not listen, or the copy takes longer than five minutes.
+        Unavailable: the server does not listen, or the copy takes longer than it may.
     """
     root = folder / "root"
     root.mkdir()
@@ -144,7 +150,7 @@ def copy(
             client = hosts.lab.popen(
                 hosts.near, copier.send(hosts, source), stdout=out, stderr=subprocess.STDOUT
             )
-        status = _watch(client, lambda at_s: seen(at_s, _carried(hosts) - before), begin_s)
+        status = _watch(client, lambda at_s: seen(at_s, _carried(hosts) - before), begin_s, limit_s)
         seconds = time.monotonic() - begin_s
     if status != 0:
         words = said.read_text(errors="replace").strip().splitlines()[-1:]
@@ -155,18 +161,20 @@ def copy(
         return Copied(seconds, list(json_lines(lines)))
 
 
-def _watch(client: "subprocess.Popen[bytes]", seen: Callable[[float], None], begin_s: float) -> int:
+def _watch(
+    client: "subprocess.Popen[bytes]", seen: Callable[[float], None], begin_s: float, limit_s: float
+) -> int:
     """Looks now and then until the client ends; returns its status."""
     with client:
         try:
-            while time.monotonic() < begin_s + _LIMIT_S:
+            while (left_s := begin_s + limit_s - time.monotonic()) > 0:
                 try:
-                    return client.wait(_STEP_S)
+                    return client.wait(min(_STEP_S, left_s))
                 except subprocess.TimeoutExpired:
                     seen(time.monotonic() - begin_s)
         finally:
             client.kill()
-    raise Unavailable(f"the file took longer than {_LIMIT_S:.0f} s")
+    raise Unavailable(f"the file took longer than {limit_s:.1f} s")
 
 
 def _listens(hosts: Hosts) -> bool:

@@ -28,15 +28,15 @@ class World:
         rtt_ms: of the path.
         connected_ms: when its connections are made.
         lost: which echo requests are; None for all.
-        small: whether the transfer may be over before a silence is.
-        paused: whether it was made so.
+        until_ms: when somebody noted that the transfer began to send; None if nobody did.
     """
 
-    def __init__(self, monkeypatch, rtt_ms, connected_ms, lost=(), small=False, paused=True):
+    def __init__(self, monkeypatch, rtt_ms, connected_ms, lost=(), until_ms=None):
         self.now_ns = self.begin_ns = 1000 * SECOND
         self.rtt_ns, self.lost = round(rtt_ms * MS), lost
         self.connected_ns = self.begin_ns + connected_ms * MS
-        self.is_small, self._paused, self.released_ns = small, paused, None
+        self.until_ns = None if until_ms is None else self.begin_ns + until_ms * MS
+        self.released_ns = None
         self.is_over, self.is_ended = False, False
         self.path, self.index, self.out_ns = None, 0, 0
         self.transfer = SimpleNamespace(tcp_info=lambda: [b""] * self.is_connected)
@@ -51,11 +51,7 @@ class World:
 
     @property
     def has_sent(self):
-        return self.is_connected and (not self._paused or self.released_ns is not None)
-
-    @property
-    def are_few(self):
-        return self.now_ns < self.begin_ns + 80 * MS
+        return self.is_connected and self.released_ns is not None
 
     def take(self, at_most_s):
         """The next sample, once it and all before it are complete."""
@@ -101,14 +97,19 @@ def test_no_answer_is_waited_for(monkeypatch, rtt_ms, connected_ms, lost):
     assert bool(begun) == (lost is not None)
 
 
-@pytest.mark.parametrize(
-    ("small", "paused", "late_ms"), [(False, True, 50), (True, True, 0), (False, False, 0)]
-)
-def test_only_what_is_large_makes_a_short_silence_longer(monkeypatch, small, paused, late_ms):
-    world = World(monkeypatch, 5, 30, small=small, paused=paused)
-    begun, waited_ms = world.begin()
-    assert waited_ms == pytest.approx(late_ms, abs=10)
-    assert bool(begun) == bool(late_ms)  # else too little was heard
+def test_a_short_silence_tells_nothing_and_holds_nothing_up(monkeypatch):
+    begun, late_ms = World(monkeypatch, 5, 30).begin()
+    assert begun is None
+    assert 0 <= late_ms <= 5
+
+
+@pytest.mark.parametrize(("until_ms", "is_told"), [(180, True), (40, False)])
+def test_a_beginning_that_was_noted_before_it_was_looked_at_counts(monkeypatch, until_ms, is_told):
+    """The choice was loaded late; what was asked since is no silence, however quiet it was."""
+    world = World(monkeypatch, 30, 0, until_ms=until_ms)
+    world.now_ns += 500 * MS
+    begun, _ = world.begin()
+    assert bool(begun) == is_told
 
 
 def test_what_was_asked_before_the_first_byte_is_silence_whenever_it_is_answered(monkeypatch):

@@ -2,25 +2,26 @@
 
 import argparse
 import contextlib
-import itertools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from weir import kernel_controls
 from weir._core import Bytes, Time
 from weir.cli.transfers import UNPACED, add_options, carry_out, choices, rate_option
 from weir.congestion import options
+from weir.congestion.cycle.lazily import LazySelection
 from weir.errors import BadInput, WeirError
 from weir.transfer import PAUSED, YIELDING, Route, Spare, Transfer
 
+if TYPE_CHECKING:
+    from weir.congestion.cycle.cycle import Selection
+    from weir.congestion.cycle.samples import Samples
+
 _SOON = Time("20 ms")
 """Within it small files are there on a near network; all else can wait for a choice."""
-
-_LOOKED_AT = 10_000
-"""So many files of a tree tell whether it is large."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -115,7 +116,7 @@ def _spare(args: argparse.Namespace) -> Spare | None:
 
 def _check_several(args: argparse.Namespace) -> None:
     """Refuses what does not go with several receiving hosts."""
-    if "," in args.destination.partition("/")[0] and options.AUTO in (args.cca, args.streams):
+    if "," in _hosts(args.destination) and options.AUTO in (args.cca, args.streams):
         raise BadInput(
             "several receiving hosts do not go with --cca auto or --streams auto: one path is "
             "measured"
@@ -186,19 +187,29 @@ def run(args: argparse.Namespace) -> int:
     """Sends; the exit code is that of `weir.errors`."""
     chosen = choices(args) | {"spare": _spare(args), "routes": _routes(args)}
     _check_several(args)
-    if args.cca != options.AUTO:
-        for option in ("fairness", "steady", "fallback", "ops_log", "ops_label", *options.NAMES):
-            if getattr(args, option) is not None:
-                raise BadInput(f"--{option.replace('_', '-')} is for --cca auto")
-        if args.cca is not None:
-            kernel_controls.require(args.cca)
-        if args.streams == options.AUTO:
-            return _select(args, chosen, None)
-        transfer = Transfer.send(args.source, args.destination, **chosen)
-        return carry_out(transfer, args, "sent")
-    with contextlib.ExitStack() as stack:
-        log = stack.enter_context(_opened(args.ops_log)) if args.ops_log else None
-        return _select(args, chosen, log)
+    if args.cca == options.AUTO:
+        with contextlib.ExitStack() as stack:
+            log = stack.enter_context(_opened(args.ops_log)) if args.ops_log else None
+            return _select(args, chosen, log)
+    for option in ("fairness", "steady", "fallback", "ops_log", "ops_label", *options.NAMES):
+        if getattr(args, option) is not None:
+            raise BadInput(f"--{option.replace('_', '-')} is for --cca auto")
+    if args.cca not in (None, options.HOST):
+        kernel_controls.require(args.cca)
+    if args.streams == options.AUTO or _is_left_to_us(args):
+        return _select(args, chosen, None)
+    return carry_out(Transfer.send(args.source, args.destination, **chosen), args, "sent")
+
+
+def _is_left_to_us(args: argparse.Namespace) -> bool:
+    """Whether nothing was said of controls, streams and pace, by a user or this host's owner."""
+    if args.cca is not None or args.spare is not None or "," in _hosts(args.destination):
+        return False
+    try:
+        is_usual = kernel_controls.default() in options.LEFT_TO_US
+    except WeirError:
+        return False
+    return is_usual and _reads_path(args, options.Request())
 
 
 @contextlib.contextmanager
@@ -221,23 +232,9 @@ def _reads_path(args: argparse.Namespace, asked: options.Request) -> bool:
     return is_free and not asked.is_active and asked.how_chosen == "worth"
 
 
-def _host(destination: str) -> str:
-    """The name or address of `HOST:PORT/PATH`, which the transfer was made with."""
-    return destination.partition("/")[0].rpartition(":")[0].strip("[]")
-
-
-def _is_large(sources: Sequence[str]) -> bool:
-    """Whether what is named takes so long that some tenths of a second do not matter."""
-    size = 0
-    try:
-        for source in map(Path, sources):
-            for one in itertools.islice(itertools.chain([source], source.rglob("*")), _LOOKED_AT):
-                size += one.stat().st_size if one.is_file() else 0
-                if size >= options.LARGE_BYTES:
-                    return True
-    except OSError:
-        pass  # whoever reads it next says why
-    return False
+def _hosts(destination: str) -> str:
+    """`HOST:PORT` of `HOST:PORT/PATH`, or several."""
+    return destination.partition("/")[0]
 
 
 def _select(args: argparse.Namespace, chosen: dict[str, Any], log: TextIO | None) -> int:
@@ -252,44 +249,54 @@ def _select(args: argparse.Namespace, chosen: dict[str, Any], log: TextIO | None
             "--streams auto is chosen while one stream sends all it can: not with --rate, "
             "--steady, --pattern or --rule tree"
         )
-    is_given = args.cca != options.AUTO
-    first = {**chosen, "congestion": args.cca if is_given else args.fallback}
-    if not at_once or _is_large(args.source):
-        first["rate"] = PAUSED  # until the path is probed, or known to be quiet
+    is_given = args.cca != options.AUTO and not _is_left_to_us(args)
+    given = chosen["congestion"] if is_given else args.fallback
+    first = {**chosen, "congestion": given}
+    if not at_once:
+        first["rate"] = PAUSED  # until the path is probed
     transfer = Transfer.send(args.source, args.destination, **first)
     began = time.monotonic()
     # It is connected while the rest of the choice is loaded.
     transfer.start()
-    if at_once and first["rate"] != PAUSED:
-        with contextlib.suppress(WeirError):  # it is told below
-            transfer.wait(_SOON)
-        if transfer.is_over:
-            return carry_out(transfer, args, "sent", began=began)
+
+    def selection(silent: "Samples | None") -> "Selection":
+        # Only here: what goes at once need not wait for it.
+        from weir.congestion.cycle.cycle import Selection
+        from weir.congestion.cycle.settings import Settings
+        from weir.congestion.recognisers import recogniser
+
+        settings = Settings(
+            fairness=fairness,
+            steady_s=steady_s,
+            rate=chosen["rate"],
+            deadline=args.deadline,
+            clock=args.clock,
+            udp=asked.udp,
+            pattern=asked.bursts,
+            rule=asked.how_chosen,
+            fallback=given,
+            controls=(given or kernel_controls.default(),) if is_given else None,
+            reads_path=at_once,
+            silence=silent,
+            log=log,
+            label=args.ops_label or "",
+        )
+        return Selection(transfer, partial(recogniser, asked), settings)
+
+    if not at_once:
+        return carry_out(transfer, args, "sent", selection(None), began)
+    with contextlib.suppress(WeirError):  # it is told below
+        transfer.wait(_SOON)
+    if transfer.is_over:
+        return carry_out(transfer, args, "sent", began=began)
+    unasked = kernel_controls.default() if _is_left_to_us(args) else None
+    companion = LazySelection(transfer, partial(_silence, args, asked), selection, unasked)
+    return carry_out(transfer, args, "sent", companion, began)
+
+
+def _silence(args: argparse.Namespace, asked: options.Request) -> "Samples":
+    """Samples of the path to the receiver."""
     # Only here: what goes at once need not wait for it.
     from weir.congestion.cycle.samples import silence
 
-    silent = silence(_host(args.destination), asked.udp) if at_once else None
-    if silent:
-        silent.begin()
-    from weir.congestion.cycle.cycle import Selection
-    from weir.congestion.cycle.settings import Settings
-    from weir.congestion.recognisers import recogniser
-
-    settings = Settings(
-        fairness=fairness,
-        steady_s=steady_s,
-        rate=chosen["rate"],
-        deadline=args.deadline,
-        clock=args.clock,
-        udp=asked.udp,
-        pattern=asked.bursts,
-        rule=asked.how_chosen,
-        fallback=first["congestion"],
-        controls=(args.cca or kernel_controls.default(),) if is_given else None,
-        reads_path=at_once,
-        silence=silent,
-        log=log,
-        label=args.ops_label or "",
-    )
-    selection = Selection(transfer, partial(recogniser, asked), settings)
-    return carry_out(transfer, args, "sent", selection, began)
+    return silence(_hosts(args.destination).rpartition(":")[0].strip("[]"), asked.udp)

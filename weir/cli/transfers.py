@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from weir import deadline
 from weir._core import Rate, Time
-from weir.congestion.options import AUTO
+from weir.congestion.options import AUTO, HOST
 from weir.errors import BadInput, Late, WeirError
 from weir.transfer import DEFAULT_KEYS, Transfer, watch
 from weir.transfer.line import duration
@@ -31,7 +31,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"parallel TCP connections; {AUTO}: as many as an otherwise idle path takes (send)",
     )
-    parser.add_argument("--cca", metavar="NAME", help="congestion control of the sending host")
+    parser.add_argument(
+        "--cca",
+        metavar="NAME",
+        help=f"congestion control of the sending host; {HOST}: its default, and nothing is chosen",
+    )
     parser.add_argument("--hash", default="blake3", help="blake3 (default) or none")
     parser.add_argument("--by", metavar="DEADLINE", help='"06:00", RFC 3339, or "+90 s"')
     parser.add_argument("--sync", action="store_true", help="confirm only what is on the disk")
@@ -81,7 +85,7 @@ def choices(args: argparse.Namespace) -> dict[str, Any]:
         "keys": None if args.insecure else args.keys,
         "rate": None if args.rate == UNPACED else rate_option(args.rate, "--rate"),
         "streams": 1 if args.streams == AUTO else args.streams,
-        "congestion": args.cca,
+        "congestion": None if args.cca == HOST else args.cca,
         "hash": args.hash,
         "sync": args.sync,
         "checksum": args.checksum,

@@ -12,6 +12,10 @@ from weir.numbers import number
 
 AUTO = "auto"
 """In place of a congestion control's name: it is to be chosen."""
+HOST = "host"
+"""The same: it is the host's default, and nothing is chosen."""
+LEFT_TO_US = frozenset({"cubic", "reno"})
+"""Defaults of hosts in whose place another may be chosen unasked; others somebody wanted."""
 Rule: TypeAlias = Literal["worth", "tree"]
 RULES: tuple[Rule, ...] = ("worth", "tree")
 PASSIVE, ACTIVE = "passive", "active"
@@ -20,8 +24,6 @@ PATTERN = "C5-B5-C5-S5"
 """The work's first. Recordings come along for its second, too: S5-C5-S5-B5."""
 BAND_S = 10
 """The work's "max warping"; a value is a second's."""
-LARGE_BYTES = 100_000_000
-"""What is smaller may be over by the time that a silence would begin."""
 FAIRNESS = 0.95
 """By default: where two are alike in fairness, what gets more."""
 WEIR, KNN = "weir", "k-nn"

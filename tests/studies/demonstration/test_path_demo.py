@@ -30,7 +30,8 @@ def shown(**seconds):
 
 def test_figures_are_flat_and_the_best_fixed_setting_is_named():
     figures = shown(plain=8, rsync=9, auto=3, bbr=2.5, streams_8=2).figures()
-    assert figures["best_fixed_s"] == 2 and figures["best_fixed"] == "weir send --streams 8"
+    assert figures["best_fixed_s"] == 2
+    assert figures["best_fixed"] == "weir send --cca cubic --streams 8"
     assert (figures["plain_s"], figures["rsync_s"], figures["auto_s"]) == (8, 9, 3)
     assert figures["auto_chosen"] == "bbr"
     demo = shown(plain=8, auto=3, bbr=2.5, streams_8=2)
@@ -42,7 +43,7 @@ def test_without_rsync_or_bbr_their_bars_are_left_out():
     demo = shown(plain=8, auto=3, streams_8=2)
     figures = demo.figures()
     assert figures["rsync_s"] is None and figures["bbr_s"] is None
-    assert figures["best_fixed"] == "weir send --streams 8"
+    assert figures["best_fixed"] == "weir send --cca cubic --streams 8"
     picture = demo.picture()
     assert "rsync" not in picture and "bbr</text>" not in picture.replace(", bbr</text>", "")
 
@@ -55,7 +56,7 @@ def test_it_holds_where_the_choice_takes_half_the_time(auto, holds):
 def test_the_picture_has_a_panel_a_way_and_the_facts_a_rate_for_each_half_second():
     demo = shown(plain=8, rsync=9, auto=3, bbr=2.5, streams_8=2)
     picture = demo.picture()
-    for words in ("weir send --cca auto", "rsync", "3.0 s, 2.7 Mbit/s, bbr", "0.01 % loss"):
+    for words in ("weir send --cca cubic", "rsync", "3.0 s, 2.7 Mbit/s, bbr", "0.01 % loss"):
         assert words in picture
     facts = demo.facts()
     # 400 kB in the first half second, 600 kB in the second.
@@ -88,9 +89,8 @@ def test_a_file_is_timed_watched_and_compared(hosts, tmp_path, monkeypatch):
     assert [at_s for at_s, _ in seen] == sorted(at_s for at_s, _ in seen)
     again = tmp_path / "again"
     again.mkdir()
-    monkeypatch.setattr(copying, "_LIMIT_S", 30.0)
     with pytest.raises(TransferFailed, match=r"--cca nosuch ended with 2: .*nosuch"):
-        copy(WeirSend("--cca", "nosuch"), hosts, source, again, lambda *_: None)
+        copy(WeirSend("--cca", "nosuch"), hosts, source, again, lambda *_: None, limit_s=30.0)
 
 
 def test_what_this_machine_lacks_is_named(monkeypatch):

@@ -2,8 +2,7 @@
 
 `opening` says what a silence tells; here one is heard, for nothing, while the connections are made,
 and the file goes on meanwhile. It waits neither for an answer, which may be lost, nor for a name to
-be resolved: only what is large waits, for less than a tenth of a second, where its connections are
-made in less.
+be resolved.
 """
 
 import time
@@ -103,14 +102,16 @@ class _Beginning:
                 self.is_decided = True
 
     def _begin_if_connected(self) -> None:
-        now_ns = time.monotonic_ns()
-        if not self._sender.transfer.tcp_info():
-            self._silent_ns = now_ns
+        if (until_ns := self._silence.until_ns) is not None:
+            self._silent_ns, self.begun_s = until_ns, until_ns / 1e9
+            self._sender.release_pace()
             return
-        if not self._sender.has_sent:
+        now_ns = time.monotonic_ns()
+        is_connected = bool(self._sender.transfer.tcp_info())
+        if not (is_connected and self._sender.has_sent):
             self._silent_ns = now_ns
-            if self._silence.are_few and not self._sender.is_small:
-                return
+        if not is_connected:
+            return
         self.begun_s = time.monotonic()
         self._sender.release_pace()
 

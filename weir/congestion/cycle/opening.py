@@ -21,8 +21,9 @@ OPENING_S = 3.0
 """By then, since the first byte, others would have shown themselves."""
 _QUIET_S = 0.6  # of a longer silence: so long it is to be quiet in a row,
 _QUIET_ROUNDS = 8  # and for so many round trips, in which BBR asks once for more
-_NOISE_NS = 600_000  # of hosts: where others send, round-trip times differ by 1 ms and more
-_REST = 0.05  # of the samples on either side are the hosts', and left out
+_NOISE_NS = 500_000  # of hosts: where others send, round-trip times differ by 0.7 ms and more
+_REST = 0.05  # of the samples on either side are the hosts', and left out;
+_REST_SHORT = 0.10  # of the late ones of a short silence, in which a few weigh more
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +62,14 @@ class Opening:
     @property
     def was_quiet(self) -> bool:
         """Whether nobody moved the queue before the first byte."""
-        return self.silent >= SILENT_LEAST and _is_quiet(self._silent)
+        return self.silent >= SILENT_LEAST and _is_quiet(self._silent, _REST_SHORT)
 
     @property
     def is_quiet(self) -> bool:
         """Whether a longer silence has been quiet for long enough by now."""
         rounds_s = _QUIET_ROUNDS * min(self._silent, default=0) / 1e9
         latest = self._silent[-round(RATE_HZ * max(_QUIET_S, rounds_s)) :]
-        return len(latest) >= RATE_HZ * max(_QUIET_S, rounds_s) - 1 and _is_quiet(latest)
+        return len(latest) >= RATE_HZ * max(_QUIET_S, rounds_s) - 1 and _is_quiet(latest, _REST)
 
     def shows_others(self, samples: Sequence[Sample]) -> bool:
         """Whether a later sample shows that somebody's queue stood before the first byte."""
@@ -87,7 +88,7 @@ class Opening:
         return Nobody("no sign of others") if seconds >= OPENING_S else None
 
 
-def _is_quiet(rtts_ns: Sequence[int]) -> bool:
+def _is_quiet(rtts_ns: Sequence[int], rest_late: float) -> bool:
     seen = sorted(rtts_ns)
-    rest = round(_REST * len(seen))
-    return seen[-1 - rest] - seen[rest] <= _NOISE_NS
+    early, late = round(_REST * len(seen)), round(rest_late * len(seen))
+    return seen[-1 - late] - seen[early] <= _NOISE_NS

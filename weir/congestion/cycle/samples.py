@@ -17,6 +17,7 @@ from weir.probe.echo import Target, echo_to
 from weir.probe.probe import Probe
 from weir.probe.sample import Sample
 from weir.probe.sampling import Plan
+from weir.transfer import Transfer
 
 RATE_HZ = 100
 """Samples a second of a silence, which is short."""
@@ -31,6 +32,11 @@ class Samples:
 
     Args:
         probe: makes the prober, in a thread.
+
+    Attributes:
+        until_ns: when our own packets began to be on the path, on the monotonic clock; what is
+            asked later is no silence. None while they are not, or as long as nobody noted it.
+        is_over: whether no more samples will come.
     """
 
     def __init__(self, probe: Callable[[], Probe]) -> None:
@@ -40,6 +46,8 @@ class Samples:
         self._is_ended = False
         self._taken: queue.SimpleQueue[Sample | WeirError | None] = queue.SimpleQueue()
         self._begun_ns: int | None = None
+        self._silent_ns = 0  # by then nothing of the transfer was on its way
+        self.until_ns: int | None = None
         self.is_over = False
 
     def begin(self) -> None:
@@ -62,13 +70,25 @@ class Samples:
     def __exit__(self, *_: object) -> None:
         self.end()
 
+    def ends_with(self, transfer: Transfer) -> None:
+        """Notes when the transfer begins to send, if that is seen often enough."""
+        if self.until_ns is not None:
+            return
+        now_ns = time.monotonic_ns()
+        progress = transfer.progress()
+        if transfer.tcp_info() and progress.bytes_done > progress.bytes_resumed:
+            self.until_ns = self._silent_ns or now_ns
+        else:
+            self._silent_ns = now_ns
+
     @property
     def are_few(self) -> bool:
-        """Whether a silence that ended now would have been too short."""
+        """Whether a silence that ended now, or when it did, is too short."""
         if self.is_over or self._begun_ns is None:
             return False
         begun_ns = self._probe.begin_ns if self._probe else self._begun_ns + _STARTS_NS
-        return time.monotonic_ns() < begun_ns + SILENT_LEAST * 10**9 // RATE_HZ
+        end_ns = time.monotonic_ns() if self.until_ns is None else self.until_ns
+        return end_ns < begun_ns + SILENT_LEAST * 10**9 // RATE_HZ
 
     def take(self, at_most_s: float) -> Sample | None:
         """The next one, None if there is none for so long; `is_over` when no more will come.

@@ -5,12 +5,12 @@ import time
 
 from weir import kernel_controls
 from weir._core import Rate
-from weir.congestion.options import LARGE_BYTES
 from weir.probe.connections import Connections
 from weir.transfer import PAUSED, Transfer
 
 LOOK_S = 0.25
 """Between two looks at the kernel's counters."""
+_LARGE_BYTES = 100_000_000  # what is smaller may be over by the time that a silence would begin
 _DRAIN_S = 5.0  # for what was on its way when the transfer fell silent
 
 
@@ -61,7 +61,7 @@ class Sender:
     @property
     def is_small(self) -> bool:
         """Whether what is left may be over before a silence is."""
-        return self.transfer.remaining.count < LARGE_BYTES
+        return self.transfer.remaining.count < _LARGE_BYTES
 
     def wait(self, seconds: float) -> None:
         """Waits, or until the selection is to end."""
