@@ -10,7 +10,8 @@ import threading
 import time
 from collections.abc import Iterator
 
-PATIENCE_S = 120
+from rig import PATIENCE_S
+
 WEIR = (sys.executable, "-m", "weir.cli", "relay")
 
 

@@ -1,5 +1,6 @@
 """What the tests of several parts share beside their fixtures."""
 
+import asyncio
 import contextlib
 import os
 import random
@@ -25,12 +26,24 @@ PATIENCE_S = 120.0
 """However many others use the machine, what is waited for has come by then, or never will."""
 
 
-def until(condition, timeout_s=PATIENCE_S):
-    """Polls until `condition()` is true, and returns what it gave; fails after `timeout_s`."""
+def until(condition, what=None, *, timeout_s=PATIENCE_S, every_s=0.02):
+    """Polls until `condition()` is true, and returns what it gave; fails after `timeout_s`.
+
+    `what` says what has not come then.
+    """
     deadline = time.monotonic() + timeout_s
     while not (value := condition()):
-        assert time.monotonic() < deadline, f"not within {timeout_s} s"
-        time.sleep(0.02)
+        assert time.monotonic() < deadline, f"not within {timeout_s} s: {what or condition}"
+        time.sleep(every_s)
+    return value
+
+
+async def until_async(condition, what=None, *, timeout_s=PATIENCE_S):
+    """As `until`, and others run meanwhile."""
+    deadline = time.monotonic() + timeout_s
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"not within {timeout_s} s: {what or condition}"
+        await asyncio.sleep(0.02)
     return value
 
 

@@ -1,13 +1,12 @@
 """The calendar's time: it never goes back, and steps of the wall clock are told, then followed."""
 
 import asyncio
-import time
 
 import pytest
 from calendar_lab import request, settings
 from hypothesis import given
 from hypothesis import strategies as st
-from rig import PATIENCE_S
+from rig import until_async
 
 from weir.calendar.clock import NS_PER_S, SETTLE_NS, TOLERANCE_NS, Clock, parse_instant
 from weir.calendar.problem import Problem
@@ -163,14 +162,6 @@ def submission(service, **changes):
     )
 
 
-async def until(probe):
-    end_s = time.monotonic() + PATIENCE_S
-    while not (found := probe()):
-        assert time.monotonic() < end_s
-        await asyncio.sleep(0.02)
-    return found
-
-
 def clock_events(service):
     told = [x for x in service._store.events_after(0, 99) if x.kind == "clock"]
     return [(x.data["change"], x.data["ahead_s"]) for x in told]
@@ -197,12 +188,12 @@ def test_nothing_is_missed_or_refused_by_a_clock_that_jumps_and_comes_back(tmp_p
     async def jumps(service):
         first, _ = await service.submit(submission(service, deadline_s=600.0))
         source.wall += HOUR_NS
-        await until(lambda: clock_events(service))
+        await until_async(lambda: clock_events(service))
         source.pass_ns(3 * NS_PER_S)
         # An instant is taken by the calendar's time, so neither is it in the past by now.
         await service.submit(submission(service, size_bytes=10**6, deadline_s=600.0))
         source.wall -= HOUR_NS
-        await until(lambda: len(clock_events(service)) == 2)
+        await until_async(lambda: len(clock_events(service)) == 2)
         source.pass_ns(NS_PER_S)
         return first
 
@@ -227,9 +218,9 @@ def test_a_step_that_lasts_moves_every_deadline_and_the_plan_with_it(tmp_path):
         with pytest.raises(Problem, match="core"):
             await service.submit(submission(service, **asked))
         source.wall -= HOUR_NS
-        await until(lambda: clock_events(service))
+        await until_async(lambda: clock_events(service))
         source.pass_ns(SETTLE_NS)
-        await until(lambda: abs(service.now_ns() - source.wall) < TOLERANCE_NS)
+        await until_async(lambda: abs(service.now_ns() - source.wall) < TOLERANCE_NS)
         # What the hour makes room for is admitted.
         second, _ = await service.submit(submission(service, **asked))
         assert [x.id for x in await service.page(["accepted"], None, 9)] == [made.id, second.id]
@@ -245,13 +236,13 @@ def test_a_deadline_that_a_wrong_clock_had_missed_is_open_again(tmp_path):
     async def forth_and_back(service):
         made, _ = await service.submit(submission(service, size_bytes=10**6, deadline_s=600.0))
         source.wall += HOUR_NS
-        await until(lambda: clock_events(service))
+        await until_async(lambda: clock_events(service))
         source.pass_ns(SETTLE_NS)
-        await until(lambda: service.active[made.id].missed)
+        await until_async(lambda: service.active[made.id].missed)
         source.wall -= HOUR_NS
-        await until(lambda: len(clock_events(service)) == 3)
+        await until_async(lambda: len(clock_events(service)) == 3)
         source.pass_ns(SETTLE_NS)
-        await until(lambda: not service.active[made.id].missed)
+        await until_async(lambda: not service.active[made.id].missed)
         return made.id
 
     async def kept(service):

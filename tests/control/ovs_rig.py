@@ -1,6 +1,5 @@
 """Open vSwitch with its dummy datapath: the rule engine of production, without root or packets."""
 
-import asyncio
 import contextlib
 import os
 import shutil
@@ -121,11 +120,3 @@ def ovs(tmp_path):
     yield daemons
     daemons.stop()
     shutil.rmtree(folder)
-
-
-async def until(holds, what, patience_s=PATIENCE_S):
-    """Waits until something holds; `what` says what did not."""
-    deadline = time.monotonic() + patience_s
-    while not holds():
-        assert time.monotonic() < deadline, what
-        await asyncio.sleep(0.02)

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 from control_rig import network
-from ovs_rig import PATIENCE_S, until
+from ovs_rig import PATIENCE_S
 from ovs_rig import ovs as ovs
-from rig import until as taken
+from rig import until, until_async
 
 from weir.calendar.agents import edge
 from weir.calendar.agents.enforcer import Allotment, Pair
@@ -68,10 +68,10 @@ class Controller:
         return [line for line in self.told if "has not connected in" not in line]
 
     async def settled_without_calendar(self):
-        await until(lambda: len(self.core.connected()) == 3, lambda: self.told)
+        await until_async(lambda: len(self.core.connected()) == 3, lambda: self.told)
 
     async def settled(self, count):
-        await until(
+        await until_async(
             lambda: len(self.core.connected()) == count and self.core.is_settled(),
             lambda: self.told,
         )
@@ -168,7 +168,7 @@ def test_a_switch_that_was_killed_has_its_rules_again(ovs):
     async def kill(controller):
         before = await asyncio.to_thread(ovs.flows, "s3")
         await asyncio.to_thread(ovs.kill)
-        await until(lambda: not controller.core.connected(), lambda: controller.told)
+        await until_async(lambda: not controller.core.connected(), lambda: controller.told)
         await asyncio.to_thread(ovs.start)
         await controller.settled(3)
         assert await asyncio.to_thread(ovs.flows, "s3") == before
@@ -209,7 +209,9 @@ def test_a_port_that_goes_is_gone_round(ovs):
         assert (await asyncio.to_thread(way, ovs))[0] == ["s1", "s2"]
         argv = ["ovs-vsctl", f"--db=unix:{ovs.folder}/db.sock", "del-port", "s1", "s1-s2"]
         await asyncio.to_thread(ovs.run, *argv)
-        await until(lambda: controller.core.path(PAIR) == list(AROUND), lambda: controller.told)
+        await until_async(
+            lambda: controller.core.path(PAIR) == list(AROUND), lambda: controller.told
+        )
         await controller.settled(3)
         assert (await asyncio.to_thread(way, ovs))[0] == ["s1", "s3", "s2"]
 
@@ -228,7 +230,7 @@ def test_wrong_cables_are_named_by_frames_through_the_switches(ovs):
         swapped.links[name] = replace(link, **ends)
 
     async def complain(controller):
-        await until(lambda: len(controller.core.complaints()) == 4, lambda: controller.told)
+        await until_async(lambda: len(controller.core.complaints()) == 4, lambda: controller.told)
         one = "link s1s2.forward: port s1-s3 of s1 leads to port s3-s1 of s3, "
         assert one + "not to port s2-s1 of s2" in controller.core.complaints()
 
@@ -249,7 +251,7 @@ def test_a_switch_that_is_not_in_the_file_is_named_and_left_alone(ovs):
         controller = Controller(small, {})
         address = await controller.start()
         await asyncio.to_thread(ovs.build, square(), address)
-        await until(
+        await until_async(
             lambda: any("0000000000000003, from" in x for x in controller.told),
             lambda: controller.told,
         )
@@ -265,7 +267,7 @@ def test_switches_that_do_not_come_are_named(monkeypatch):
     async def work():
         controller = Controller(square(), {})
         await controller.start()
-        await until(lambda: len(controller.told) == 3, lambda: controller.told)
+        await until_async(lambda: len(controller.told) == 3, lambda: controller.told)
         await controller.stop()
         return controller.told
 
@@ -281,7 +283,7 @@ def test_two_switches_that_say_the_same_number_are_named(ovs):
         number = "other-config:datapath-id=0000000000000001"
         argv = ["ovs-vsctl", f"--db=unix:{ovs.folder}/db.sock", "set", "Bridge", "s3", number]
         await asyncio.to_thread(ovs.run, *argv)
-        await until(
+        await until_async(
             lambda: any("the first connection ends" in x for x in controller.told),
             lambda: controller.told,
         )
@@ -320,7 +322,7 @@ def test_an_alarm_does_not_wait_for_the_next_report(ovs, monkeypatch):
         told = []
         running = asyncio.create_task(serve(square(), address, stream, told.append))
         await asyncio.to_thread(ovs.build, square(), address)
-        await until(lambda: "empty" in alarms(), lambda: (told, stream.posted))
+        await until_async(lambda: "empty" in alarms(), lambda: (told, stream.posted))
         running.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await running
@@ -354,7 +356,7 @@ def sending(ovs, port, tos):
         for _ in range(packets // 100):  # a dummy port holds no more
             ovs.run(*control, "netdev-dummy/receive", "s1-h1", *[flow, "--len", "1400"] * 100)
             sent += 100
-            taken(lambda due=sent: count("s1", "s1-h1", "rx") == due)
+            until(lambda due=sent: count("s1", "s1-h1", "rx") == due)
         return count("s2", "s2-h2", "tx")
 
     return send

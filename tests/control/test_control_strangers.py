@@ -10,8 +10,7 @@ import threading
 
 import pytest
 from control_rig import Fabric, network
-from ovs_rig import until
-from rig import PATIENCE_S, WEIR
+from rig import PATIENCE_S, WEIR, until_async
 from test_control_cli import NETWORK
 
 from weir.calendar.agents.enforcer import Allotment, Pair
@@ -171,7 +170,7 @@ def test_what_cannot_be_said_to_one_switch_keeps_none_from_another(meet):
         server = await switches.listen("127.0.0.1:0")
         port = server.sockets[0].getsockname()[1]
         bad, good = [await asyncio.to_thread(meet, port, joins(at)) for at in (1, 2)]
-        await until(lambda: len(core.connected()) == 2, lambda: told)
+        await until_async(lambda: len(core.connected()) == 2, lambda: told)
         switches.pump()
         core.poll = lambda _: {"s1": [m.AddMeter(-1, m.Meter(1, 1))], "s2": [m.RemoveMeter(77)]}
         switches.pump()
@@ -180,7 +179,7 @@ def test_what_cannot_be_said_to_one_switch_keeps_none_from_another(meet):
         found = await asyncio.to_thread(good.heard, 29)
         assert struct.unpack("!HHI", found) == (2, 0, 77)
         assert await asyncio.to_thread(bad.heard, 29) is None
-        await until(lambda: core.connected() == ["s2"], lambda: told)
+        await until_async(lambda: core.connected() == ["s2"], lambda: told)
         server.close()
         await switches.close()
 
@@ -198,7 +197,7 @@ def test_a_switch_with_very_many_rules_gets_them_all(meet):
         server = await switches.listen("127.0.0.1:0")
         port = server.sockets[0].getsockname()[1]
         busy = await asyncio.to_thread(meet, port, joins(1))
-        await until(lambda: core.connected() == ["s1"], lambda: told)
+        await until_async(lambda: core.connected() == ["s1"], lambda: told)
         entry = m.Entry(m.Actions(1, 10, "02:00:00:00:00:01", 2), 5)
         core.poll = lambda _: {"s1": [m.AddRule(place, entry)] * count}
         switches.pump()

@@ -9,8 +9,7 @@ from dataclasses import replace
 
 import pytest
 from ovs_rig import ovs as ovs
-from ovs_rig import until
-from rig import WEIR
+from rig import WEIR, until_async
 from test_control_cli import NETWORK
 from test_control_ovs import Controller, square
 
@@ -52,7 +51,7 @@ def meet(ovs, keys, listen, speak, holds, files=None, bound=None):
             await asyncio.to_thread(ovs.run, *argv)
         await asyncio.to_thread(ovs.build, square(), f"{speak}:127.0.0.1:{port}")
         try:
-            await until(lambda: holds(controller), lambda: controller.told)
+            await until_async(lambda: holds(controller), lambda: controller.told)
             return controller.said()
         finally:
             await controller.stop()

@@ -9,8 +9,7 @@ import subprocess
 from types import SimpleNamespace
 
 import pytest
-from ovs_rig import until
-from rig import WEIR, lab_lacks
+from rig import WEIR, lab_lacks, until_async
 
 from weir.calendar.agents.agent import routes
 from weir.calendar.network import parse_network
@@ -170,7 +169,7 @@ def test_one_transfer_goes_over_two_paths_as_they_are_promised(site):
                 return [one for body in calendar.posted for one in body["kept"]]
 
             # The booking is the sum of both.
-            await until(lambda: kept() and kept()[-1]["carried_bytes"] >= SIZE, kept)
+            await until_async(lambda: kept() and kept()[-1]["carried_bytes"] >= SIZE, kept)
             assert kept()[-1]["id"] == "a"
 
     asyncio.run(work())

@@ -32,7 +32,7 @@ def test_it_is_not_left_behind(tmp_path, runtime_dir, command, number):
         text=True,
     ) as process:
         try:
-            until((runtime_dir / "star").exists, 20)
+            until((runtime_dir / "star").exists, timeout_s=20)
             process.send_signal(number)
             told, said = process.communicate(timeout=60)
         finally:
@@ -42,7 +42,7 @@ def test_it_is_not_left_behind(tmp_path, runtime_dir, command, number):
     )  # fmt: skip
     if number == signal.SIGINT:  # who was told waits until it is gone
         assert left(runtime_dir) == ["lock"]
-    until(lambda: left(runtime_dir) == ["lock"], 20)
+    until(lambda: left(runtime_dir) == ["lock"], timeout_s=20)
 
 
 def test_an_answer_that_was_sent_and_not_taken_is_none(runtime_dir, lab_of, monkeypatch):

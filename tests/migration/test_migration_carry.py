@@ -8,12 +8,12 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rig import until
 
 from weir import Bytes, Rate, Time
 from weir.errors import BadInput
@@ -285,13 +285,6 @@ class Servers(contextlib.ExitStack):
         with client, contextlib.suppress(OSError):
             while client.recv(1 << 16):
                 pass
-
-
-def until(is_so):
-    deadline = time.monotonic() + 60
-    while not is_so():
-        assert time.monotonic() < deadline, "not in time"
-        time.sleep(0.02)
 
 
 def flows(path):

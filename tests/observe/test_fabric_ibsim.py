@@ -6,10 +6,10 @@ import re
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
+from rig import until
 
 from studies.rig import ibsim
 from weir.observe.infiniband import dump, plan, roles
@@ -96,14 +96,6 @@ def test_a_port_that_went_is_told_and_the_fabric_looked_at_again(fabric, tmp_pat
     assert f"lid {gone.lid} " in kept.read_text()
 
 
-def wait_for(state, what):
-    """Polls until it is so."""
-    end = time.monotonic() + 60
-    while not state():
-        assert time.monotonic() < end, what
-        time.sleep(0.05)
-
-
 def test_lanes_are_those_that_perfquery_reads(fabric):
     node = dump.switches(dump.parse(fabric.run(["ibnetdiscover"])))[0]
     printed = fabric.run(["perfquery", "--vlxmitcounters", str(node.lid), "1"])
@@ -126,12 +118,12 @@ def test_a_link_that_went_is_found_by_its_ports_state(fabric, tmp_path):
             stdout=printed, stderr=said,
         )  # fmt: skip
         try:
-            wait_for(lambda: out.stat().st_size, "nothing was swept")
+            until(lambda: out.stat().st_size, "nothing was swept")
             ids = {one.name: one.id for one in fabric.fabric.values()}
             assert told.read_text() == ""
             fabric.tell(f'Unlink "{ids["edge-2"]}"[1]')
-            wait_for(lambda: "word of a change" in told.read_text(), "it was not noticed")
-            wait_for(lambda: 1 not in links(kept, "edge-2"), "the dump is the old one")
+            until(lambda: "word of a change" in told.read_text(), "it was not noticed")
+            until(lambda: 1 not in links(kept, "edge-2"), "the dump is the old one")
         finally:
             watching.terminate()
             watching.wait()
@@ -160,4 +152,4 @@ def test_no_simulator_outlives_whoever_is_killed(tmp_path):
             assert "(ibsim)" in status.read_text()
         finally:
             running.kill()
-    wait_for(lambda: not status.exists() or ") Z " in status.read_text(), "ibsim goes on")
+    until(lambda: not status.exists() or ") Z " in status.read_text(), "ibsim goes on")

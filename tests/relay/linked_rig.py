@@ -1,23 +1,24 @@
 """What tests of linked acknowledgements share: relays, and what kernels know of connections."""
 
 import contextlib
+import functools
 import json
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import rig
+from relay_rig import WEIR
+from rig import PATIENCE_S
 
 from weir.relay import control
 
 HERE = "127.0.0.1"
-PATIENCE_S = 120
-WEIR = (sys.executable, "-m", "weir.cli", "relay")
 # Where struct tcp_info has what, from linux/tcp.h.
 _STATE, _SENT_AGAIN, _ACKED, _RECEIVED = 0, 100, 120, 128
 FIN_WAIT_1, CLOSED = 4, 7
@@ -47,11 +48,8 @@ def state(connection: socket.socket) -> int:
     return _info(connection, _STATE, 1)
 
 
-def until(is_so, what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not is_so():
-        assert time.monotonic() < deadline, f"not in time: {what}"
-        threading.Event().wait(0.001)
+until = functools.partial(rig.until, every_s=0.001)
+"""Looks more often: some of what is waited for here lasts for milliseconds."""
 
 
 def fill(client: socket.socket) -> None:

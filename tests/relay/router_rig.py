@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rig import PATIENCE_S
 
-PATIENCE_S = 120
 WEIR = f"{sys.executable} -m weir.cli "
 NEAR, FAR, SERVER, CLIENT = "10.1.0.1", "10.2.0.1", "10.2.0.9", "10.1.0.2"
 _PAGE = Path(__file__).parents[2] / "docs" / "relay.md"

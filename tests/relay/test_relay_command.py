@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from relay_rig import PATIENCE_S, WEIR, Server, connected, relay, send_until, throttled
+from rig import until
 
 from weir.errors import BadInput, Unavailable
 from weir.relay import allowed, control, weights
@@ -32,12 +33,6 @@ def server() -> Iterator[Server]:
     server = Server()
     yield server
     server.close()
-
-
-def until(is_so, what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not is_so():
-        assert time.monotonic() < deadline, f"not in time: {what}"
 
 
 def test_clients_reach_their_server_and_the_owner_sees_it(server, tmp_path):

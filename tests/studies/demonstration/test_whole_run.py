@@ -6,11 +6,10 @@ import os
 import secrets
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
-from rig import PATIENCE_S, WEIR, opened_by
+from rig import PATIENCE_S, WEIR, opened_by, until
 
 from studies.rig import workspace
 
@@ -124,13 +123,6 @@ class Run:
                 told = (process / "environ").read_bytes() + (process / "cmdline").read_bytes()
                 found += [process] if any(mark in told for mark in marks) else []
         return found
-
-
-def until(condition):
-    end = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.1)
 
 
 def test_a_run_that_keeps_its_promises(demonstration, tmp_path, measured):
