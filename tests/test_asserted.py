@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 SAYS_SO = re.compile(r"_(do|does)_not_panic")
 # Calls that fail by themselves: what waits with a bound, and what expects an error.
-FAILING = {"raises", "warns", "fail", "until", "poll"}
+FAILING = {"raises", "warns", "fail", "until", "until_async", "poll"}
 RUST_FUNCTION = re.compile(r"^( *)(?:pub(?:\([a-z]+\))? )?fn (\w+)", re.MULTILINE)
 RUST_ASSERTION = re.compile(r"assert|panic!|unwrap_err|unreachable!|should_panic")
 RUST_CALL = re.compile(r"(\w+)(?:::<[^>]*>)?\(")
