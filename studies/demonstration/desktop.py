@@ -7,7 +7,6 @@ it: how near VD-DUT is to the screen, which the work could not know.
 import statistics
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from rich.text import Text
 from studies.demonstration.scaffold import Figures
 from studies.rig.desktop import lossy
 from studies.rig.desktop.lossy import Line, Measured
+from studies.rig.threads import at_once
 from weir.chart import charts
 from weir.terminal import Column, Table
 
@@ -85,7 +85,7 @@ class Desktop:
             one.found = lossy.carry_out("i" * self._updates, Line(one.loss), self._seed, told)
             changed()
 
-        with ThreadPoolExecutor() as threads:
+        with at_once() as threads:
             list(threads.map(measure, self._all))
 
     def table(self) -> Table:

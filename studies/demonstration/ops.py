@@ -4,12 +4,12 @@ The static cases of the work's Table 6.3 (001-spec 6.6) in small, two labs at a 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from rich.text import Text
 
 from studies.demonstration.scaffold import Figures
+from studies.rig.threads import at_once
 from studies.rig.trial.outcome import Outcome
 from studies.rig.trial.trial import Trial, carry_out
 from weir.chart.panels import Curve, Panel, draw
@@ -92,7 +92,7 @@ class Ops:
             Unsupported: this machine has no labs, or lacks a congestion control.
         """
         longest_first = sorted(enumerate(self._cases), key=lambda one: -one[1].trial.seconds)
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
+        with at_once(_AT_ONCE) as pool:
             begun = [pool.submit(_carry_out, *numbered, changed) for numbered in longest_first]
             for one in begun:
                 one.result()

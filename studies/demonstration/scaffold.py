@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from weir import __version__
+from weir import __version__, files, signals
 from weir.errors import BadInput
 from weir.terminal import Table, console
 
@@ -81,7 +81,7 @@ def show(demonstration: Demonstration, out: Path, as_json: bool, stream: TextIO)
         BadInput: `out` cannot be written to.
         WeirError: what `demonstration` raises.
     """
-    with writable(out):
+    with writable(out), signals.heeded():
         begin_s = time.monotonic()
         if as_json:
             demonstration.carry_out(lambda: None)
@@ -131,8 +131,10 @@ def _keep(demonstration: Demonstration, out: Path, took_s: float) -> Path:
     figures = {**about, "holds": demonstration.holds(), **demonstration.figures()}
     picture = out / f"{demonstration.name}.svg"
     try:
-        picture.write_text(demonstration.picture())
-        picture.with_suffix(".json").write_text(json.dumps(figures, indent=1) + "\n")
+        with files.whole(picture) as partial:
+            partial.write_text(demonstration.picture())
+        with files.whole(picture.with_suffix(".json")) as partial:
+            partial.write_text(json.dumps(figures, indent=1) + "\n")
     except OSError as error:
         raise BadInput(f"--out {out}: {error.filename}: {error.strerror}") from None
     return picture

@@ -16,6 +16,7 @@ from studies.reproduction.catalogue import find, rows
 from studies.reproduction.obtain import Record, cached, obtain
 from studies.works.measured import Measured
 from studies.works.row import Published, Row, Verdict
+from weir import signals
 from weir.cli import output
 from weir.errors import BadInput, WeirError
 from weir.runs.cache import Cache, Result, default_folder
@@ -29,7 +30,10 @@ def carry_out(args: argparse.Namespace) -> int:
     if args.workers is not None and args.workers < 1:
         raise BadInput(f"--workers {args.workers}: at least one process is needed")
     cache = Cache(Path(args.cache) if args.cache else default_folder())
-    return _list(args, cache) if args.list else _run(args, cache)
+    if args.list:
+        return _list(args, cache)
+    with signals.heeded():
+        return _run(args, cache)
 
 
 def _list(args: argparse.Namespace, cache: Cache) -> int:

@@ -3,10 +3,11 @@
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from studies.rig import threads
 from studies.rig.beside_simulated import simulated_again
 from studies.works.measured import Measured
 from studies.works.row import Outcome, Row, Verdict
@@ -209,7 +210,7 @@ def _here(points: Sequence[Point], at_once: int) -> Iterator[tuple[Point, Result
             return None
         return Result(json.loads(text), seconds)
 
-    with ThreadPoolExecutor(at_once) as pool:
+    with threads.at_once(at_once) as pool:
         begun = {pool.submit(result, point): point for point in points}
         try:
             for one in as_completed(begun):

@@ -1,11 +1,11 @@
 """What live rows of packets share: a scenario in a lab and, beside it, in the simulator."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, cast
 
+from studies.rig import threads
 from studies.rig.access_line import read
 from weir import Time
 from weir.lab import Lab
@@ -50,7 +50,7 @@ def beside_simulated(
         again = facts(_simulated(scenario))
         return {"live": facts(status), "simulated": again, "flaws": [*_flaws(status)]}
 
-    with ThreadPoolExecutor(at_once) as pool:
+    with threads.at_once(at_once) as pool:
         both = pool.map(one, range(len(scenarios)), scenarios.values())
         return dict(zip(scenarios, both, strict=True))
 

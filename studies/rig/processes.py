@@ -43,7 +43,9 @@ def started(
     Raises:
         Unavailable: it ended before it said anything.
     """
-    with lab.popen(node, command, stdout=subprocess.PIPE, text=True, **options) as process:
+    # In a session of its own, whom Ctrl-C at a terminal does not reach: it is ended here.
+    apart = {"start_new_session": True, **options}
+    with lab.popen(node, command, stdout=subprocess.PIPE, text=True, **apart) as process:
         try:
             assert process.stdout, "a pipe"
             if not process.stdout.readline():

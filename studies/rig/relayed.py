@@ -98,7 +98,8 @@ def program(
     """A program in Python, which is killed in the end."""
     command = [sys.executable, "-c", source, *map(str, arguments)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with lab.popen(host, command, text=True, **pipes) as process:
+    # Ctrl-C at a terminal reaches all that are in its session.
+    with lab.popen(host, command, text=True, start_new_session=True, **pipes) as process:
         try:
             yield process
         finally:
@@ -109,7 +110,8 @@ def program(
 def relay(lab: Lab, host: str, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
     """`weir relay` with these arguments, which listens from the begin and is killed in the end."""
     command = [sys.executable, "-m", "weir.cli", "relay", *arguments, "--json"]
-    with lab.popen(host, command, text=True, stdout=subprocess.PIPE) as process:
+    pipe = subprocess.PIPE
+    with lab.popen(host, command, text=True, start_new_session=True, stdout=pipe) as process:
         try:
             heard(process)
             yield process

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from weir import signals
 from weir.cli import output
 from weir.errors import BadInput, Unavailable, Unsupported
 from weir.lab import Lab, load, rundir
@@ -114,7 +115,8 @@ def _add_json(parser: argparse.ArgumentParser) -> None:
 
 def _up(args: argparse.Namespace) -> int:
     wanted = scenario(args.file)
-    lab = Lab.up(wanted, name=args.name, detached=True, controller=args.controller)
+    with signals.heeded():
+        lab = Lab.up(wanted, name=args.name, detached=True, controller=args.controller)
     if args.json:
         nodes = {node: lab.address(node) for node in (*lab.hosts, *lab.routers)}
         print(json.dumps({"name": lab.name, "addresses": nodes}))
@@ -197,7 +199,7 @@ def _run(args: argparse.Namespace) -> int:
     if endless or not wanted.traffic:
         wanting = f"{', '.join(endless)} has no stop" if endless else "it has no [[traffic]]"
         raise BadInput(f"{args.file}: {wanting}; weir lab run needs traffic that ends")
-    with Lab.up(wanted, name=args.name, controller=args.controller) as lab:
+    with signals.heeded(), Lab.up(wanted, name=args.name, controller=args.controller) as lab:
         status = lab.finish()
     output.is_the_work()  # only now: the lab is taken down whoever reads
     _print_status(status, args.json)

@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from weir import errors
 from weir.errors import BadInput, Unavailable, WeirError
-from weir.lab import rundir
+from weir.lab import ending, rundir
 from weir.lab.addressing import Port
 from weir.lab.launch import TAKEN, Launch
 from weir.lab.media import require_live
@@ -92,6 +92,7 @@ class Lab:
         Raises:
             BadInput: the scenario is wrong or for the simulator only, or the name is taken.
             Unsupported: this machine or user cannot have such a lab.
+            Unavailable: this process is ending (`weir.lab.ending`).
         """
         if not isinstance(scenario, Scenario):
             scenario = load(scenario)
@@ -115,7 +116,10 @@ class Lab:
             _reap(supervisor)
         if "error" in answer:
             raise getattr(errors, answer["kind"])(answer["error"])
-        return cls(run_folder() / answer["name"], None if detached else supervisor)
+        lab = cls(run_folder() / answer["name"], None if detached else supervisor)
+        if not detached:
+            ending.enrol(lab)
+        return lab
 
     @classmethod
     def attach(cls, name: str | None = None) -> Self:

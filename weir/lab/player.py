@@ -98,8 +98,11 @@ def _stop(_signal: int, _frame: FrameType | None) -> None:
 
 
 def _say(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
+    try:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os._exit(1)  # whoever started it has gone, and this one goes without a word
 
 
 if __name__ == "__main__":

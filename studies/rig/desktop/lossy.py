@@ -14,7 +14,6 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
@@ -25,6 +24,7 @@ import numpy as np
 from studies.rig.desktop import card, rdp, rtp
 from studies.rig.desktop.screen import run_at_once
 from studies.rig.processes import Processes, module_command, weir_command
+from studies.rig.threads import at_once
 from studies.rig.workspace import open_workspace
 from weir import Bytes, Rate, Time, extras
 from weir.errors import Unavailable, Unsupported
@@ -255,7 +255,7 @@ def carried_out(
                 kind(lab, processes, folder, number, protocol, seed, clip_s)
                 for number in range(len(plans))
             ]
-            with ThreadPoolExecutor(len(plans)) as threads:
+            with at_once(len(plans)) as threads:
                 runs = [
                     threads.submit(desktop.view, *plan, told, limit_s)
                     for desktop, plan in zip(desktops, plans, strict=True)
