@@ -73,6 +73,30 @@ def test_a_set_of_keys_is_written_whole_or_not_at_all(world):
     assert weir(*issue).returncode == 0
 
 
+@pytest.mark.parametrize("name", ["ca.pem", "client.pem", "client.key", "revoked"])
+def test_nobody_waits_for_a_key_that_never_comes(world, name):
+    """A FIFO held up the command, or each connection of a server, for ever."""
+    (world / "keys" / name).unlink(missing_ok=True)
+    os.mkfifo(world / "keys" / name)
+    with Server([world / "root"], listen="127.0.0.1:0", keys=None) as server:
+        send = ["send", world / "source", f"{place(server)}/a", "--keys", world / "keys"]
+        done = weir(*send, timeout=30)
+    # The list is looked at once there is somebody to look for.
+    assert done.returncode == (6 if name == "revoked" else 2), done.stderr
+    assert name == "revoked" or "it is no regular file" in done.stderr
+
+
+def test_nobody_is_let_in_past_a_list_that_cannot_be_read(world):
+    keys_issue(world / "keys", world / "ana", "ana", server=False)
+    os.mkfifo(world / "keys" / "revoked")
+    with Server([world / "root"], listen="127.0.0.1:0", keys=world / "keys") as server:
+        send = ["send", world / "source", f"{place(server)}/a", "--keys", world / "ana"]
+        refused = weir(*send, timeout=30)
+        (world / "keys" / "revoked").unlink()
+        assert weir(*send, timeout=30).returncode == 0
+    assert refused.returncode != 0, refused.stderr
+
+
 def test_keys_are_not_issued_beside_another_authority_s(world):
     """Nobody would know them there, and they would know nobody."""
     keys_init(world / "others")

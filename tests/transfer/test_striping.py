@@ -670,6 +670,16 @@ def test_a_chunk_past_the_end_that_is_said_to_be_written_ends_the_session(pair):
     assert "past the end" in ends(pair.first)
 
 
+def test_what_is_said_to_be_written_takes_no_memory_without_end(pair):
+    """Looking for a chunk takes longer than saying that it is there."""
+    pair.ready()
+    chunks = peer.listed([struct.pack(">Q32s", 0, bytes(32))] * 8192)
+    word = peer.message(peer.WRITTEN, struct.pack(">Q", 0) + chunks)
+    with pytest.raises(ConnectionError):
+        for _ in range(600):
+            pair.first.say(word)
+
+
 @pytest.mark.parametrize("kind", [peer.LEND, peer.WRITTEN, peer.TAKE_BACK, peer.ASSIST])
 def test_a_peer_of_version_4_has_nothing_to_lend(pair, kind):
     with peer.greeted(pair.addresses[0], version=4) as older:

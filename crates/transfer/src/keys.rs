@@ -4,7 +4,7 @@
 //! a client `client.pem`. Only holders of a certificate from the same authority can talk.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,6 +27,10 @@ const AUTHORITY: &str = "ca.pem";
 const AUTHORITY_KEY: &str = "ca.key";
 /// Names and serial numbers that do not count any more, one a line.
 const REVOKED: &str = "revoked";
+/// The largest key or certificate file, which may have many authorities.
+const FILE_MAX: u64 = 16_000_000;
+/// The largest list of those that do not count: of millions.
+const LIST_MAX: u64 = 256_000_000;
 /// Certificates are valid from this many days ago, for clocks that are behind.
 const DAYS_BEFORE: i64 = 2;
 /// The longest name of a client: X.509's limit on a common name.
@@ -230,7 +234,7 @@ pub(crate) fn check_revoked(list: Option<&Path>, holder: &Holder) -> Result<(), 
     let Some(list) = list else {
         return Ok(());
     };
-    let text = match fs::read_to_string(list) {
+    let text = match read_regular(list, LIST_MAX) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => {
@@ -353,13 +357,28 @@ fn write_all_new(directory: &Path, files: &[KeyFile]) -> Result<(), TransferErro
 }
 
 fn read(directory: &Path, name: &str) -> Result<String, TransferError> {
-    fs::read_to_string(directory.join(name)).map_err(|error| {
+    read_regular(&directory.join(name), FILE_MAX).map_err(|error| {
         let hint = match error.kind() {
             io::ErrorKind::NotFound => "; `weir keys init` makes a set, `weir keys issue` adds one",
             _ => "",
         };
         keys_error(directory, &format!("cannot read {name}: {error}{hint}"))
     })
+}
+
+/// All of a regular file. Another kind might be waited for, or be read, without end.
+fn read_regular(path: &Path, most_bytes: u64) -> io::Result<String> {
+    let mut options = fs::OpenOptions::new();
+    // A FIFO is opened at once, whoever writes to it.
+    let mut file = options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() || metadata.len() > most_bytes {
+        let text = format!("it is no regular file of at most {} MB", most_bytes / 1_000_000);
+        return Err(io::Error::other(text));
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text)?;
+    Ok(text)
 }
 
 fn keys_error(directory: &Path, reason: &(impl std::fmt::Display + ?Sized)) -> TransferError {

@@ -83,7 +83,10 @@ impl Reception {
                     let committed = partial.commit(hash, &Reading::Back(&|| self.is_going()));
                     self.conclude_commit(file, &partial, committed);
                 }
-                Job::Written { file, partial, chunks } => self.look_for(file, &partial, &chunks),
+                Job::Written { file, partial, chunks } => {
+                    self.look_for(file, &partial, &chunks);
+                    self.unsighted.fetch_sub(chunks.len(), Relaxed);
+                }
             }
             self.answer_waiting();
         }

@@ -129,6 +129,8 @@ struct Reception {
     progress: Arc<Progress>,
     /// Data connections that have not delivered their last frame.
     intakes: AtomicUsize,
+    /// Chunks that others are said to have written, and that were not looked for.
+    unsighted: AtomicUsize,
     failure: Mutex<Option<TransferError>>,
     /// For which file the disk here was full: the sender ends the operation when it hears of that.
     full: Mutex<Option<String>>,
@@ -281,6 +283,7 @@ impl Reception {
             durable: AtomicU64::new(0),
             progress: Arc::clone(progress),
             intakes: AtomicUsize::new(0),
+            unsighted: AtomicUsize::new(0),
             failure: Mutex::new(None),
             full: Mutex::default(),
             given_up: AtomicBool::new(false),
@@ -325,7 +328,7 @@ impl Reception {
                     self.take_back(file, helper, clean);
                 }
                 Message::Written { file, chunks } if self.lends => {
-                    self.note_written(file, chunks);
+                    self.note_written(reader, file, chunks)?;
                 }
                 Message::Dealt { file, helper, first, hashes } if !self.helpers.is_empty() => {
                     self.take_dealt(reader, (file, helper), first, &hashes)?;

@@ -7,13 +7,19 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::inspect::Job;
 use super::partial::{Partial, Sighting};
 use super::{Incoming, Reception};
 use crate::buffer::{PIECE, PageBuffer};
+use crate::control::ControlReader;
 use crate::error::{FileFailure, TransferError};
 use crate::wire::{CHUNK_SIZE, Message, WrittenChunk};
+
+/// Chunks that may be said to be written and were not looked for: 1 TiB, of which the words take
+/// 40 MB.
+const UNSIGHTED_MAX: usize = 1 << 20;
 
 impl Reception {
     /// Lets another receiver write to a file.
@@ -41,10 +47,21 @@ impl Reception {
     }
 
     /// Chunks that others say they have written, to be looked for.
-    pub(super) fn note_written(&self, file: u64, chunks: Vec<WrittenChunk>) {
+    pub(super) fn note_written(
+        &self,
+        reader: &ControlReader,
+        file: u64,
+        chunks: Vec<WrittenChunk>,
+    ) -> Result<(), TransferError> {
         if let Some(Incoming::Partial(partial)) = self.incoming(file) {
+            let count = chunks.len();
+            if self.unsighted.fetch_add(count, Relaxed) + count > UNSIGHTED_MAX {
+                let what = "more chunks are said to be written than are looked for at once";
+                return Err(reader.unexpected(what));
+            }
             self.give(Job::Written { file, partial, chunks });
         }
+        Ok(())
     }
 
     /// Takes those of the chunks that are in the file, and tells of the others.
