@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import hashlib
 import os
 import random
 import socket
@@ -45,6 +46,12 @@ async def until_async(condition, what=None, *, timeout_s=PATIENCE_S):
         assert time.monotonic() < deadline, f"not within {timeout_s} s: {what or condition}"
         await asyncio.sleep(0.02)
     return value
+
+
+def sha256(path):
+    """The hash of a file's content, as `sha256sum` prints it."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def free_port():

@@ -8,7 +8,6 @@ dtn2 --+    100 Mbit/s, 10 ms    +-- dtn4        control hangs on west, with no 
 """
 
 import contextlib
-import hashlib
 import json
 import os
 import random
@@ -19,7 +18,7 @@ import time
 
 import httpx
 from calendar_lab import wait_for
-from rig import PATIENCE_S, WEIR
+from rig import PATIENCE_S, WEIR, sha256
 
 from weir.calendar.client import CalendarClient
 from weir.calendar.rest.tokens import TokenFile
@@ -282,7 +281,7 @@ class Fleet:
 
     def assert_same(self, source, destination, name):
         sent, received = self.root(source) / name, self.root(destination) / "in" / name
-        assert digest(sent) == digest(received)
+        assert sha256(sent) == sha256(received)
 
     def wire_bytes(self, link):
         """Bytes that have left the link forward so far."""
@@ -302,8 +301,3 @@ class Fleet:
         again_s = time.monotonic()
         bits = (self.wire_bytes(link) - before) * 8
         return bits / (time.monotonic() - asked_s), bits / (again_s - answered_s)
-
-
-def digest(path):
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

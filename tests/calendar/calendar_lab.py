@@ -53,6 +53,14 @@ def message(told):
     return json.loads(told.decode().partition("data: ")[2])
 
 
+def weir(calendar, *arguments, code=0):
+    """What `weir calendar` prints of a service, which ends with this code."""
+    known = ["--url", calendar.url, "--token", calendar.token]
+    done = subprocess.run([WEIR, "calendar", *arguments, *known], capture_output=True, text=True)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout if code == 0 else done.stderr
+
+
 def wait_for(probe, timeout_s=PATIENCE_S, every_s=0.02):
     """Polls `probe` until it returns something true, and returns that."""
     end = time.monotonic() + timeout_s

@@ -1,6 +1,5 @@
 """A calendar on loopback with an agent at each end, as processes, without a lab."""
 
-import hashlib
 import os
 import signal
 import subprocess
@@ -93,8 +92,3 @@ class Pair:
 
     def received(self, name):
         return self.directory / "dtn3" / "in" / name
-
-
-def digest(path):
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

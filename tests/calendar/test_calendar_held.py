@@ -6,7 +6,7 @@ import subprocess
 
 import httpx
 import pytest
-from calendar_lab import CalendarProcess, request
+from calendar_lab import CalendarProcess, request, weir
 from rig import WEIR
 from test_calendar_planner import GB, START, S, asked, engine, kinds, running
 
@@ -169,13 +169,6 @@ def calendar(tmp_path_factory):
     process = CalendarProcess(tmp_path_factory.mktemp("held"), options=["--policy", "weir-all"])
     yield process.start()
     process.stop()
-
-
-def weir(calendar, *arguments, code=0):
-    known = ["--url", calendar.url, "--token", calendar.token]
-    done = subprocess.run([WEIR, "calendar", *arguments, *known], capture_output=True, text=True)
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout if code == 0 else done.stderr
 
 
 def larger(calendar, identifier):

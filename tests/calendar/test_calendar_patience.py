@@ -9,9 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 from calendar_lab import request, wait_for
-from calendar_pair import Pair, digest
+from calendar_pair import Pair
 from pydantic import ValidationError
-from rig import PATIENCE_S
+from rig import PATIENCE_S, sha256
 
 from weir import Bytes
 from weir.calendar.agents import agent as agent_module
@@ -56,7 +56,7 @@ def test_a_name_that_does_not_resolve_for_a_while_delays_and_no_more(pair):
     hosts.write_text(f"{HOSTS}127.0.0.1 dtn9\n")
     shown = pair.finished(made)
     assert (shown["state"], shown["on_time"]) == ("completed", True), shown
-    assert digest(source) == digest(pair.received("named"))
+    assert sha256(source) == sha256(pair.received("named"))
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_a_disk_that_is_full_for_a_while_delays_and_no_more(pair, small_disk):
     (small_disk / "fill").unlink()
     shown = pair.finished(made)
     assert (shown["state"], shown["on_time"]) == ("completed", True), shown
-    assert digest(source) == digest(small_disk / "large")
+    assert sha256(source) == sha256(small_disk / "large")
 
 
 def test_a_directory_that_becomes_a_link_while_it_is_sent_leads_nowhere(pair, tmp_path):

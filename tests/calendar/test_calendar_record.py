@@ -10,8 +10,8 @@ from test_calendar_planner import asked
 from test_calendar_store import transfer
 
 from weir.calendar.compact import compact_json
+from weir.calendar.fast_record import changed
 from weir.calendar.planning.engine import Verdict
-from weir.calendar.record import changed
 from weir.calendar.records import Event
 
 leaves = st.one_of(

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from calendar_lab import CalendarProcess, request, wait_for
+from calendar_lab import CalendarProcess, request, wait_for, weir
 from rig import WEIR
 from test_calendar_planner import GB, NET, START, S, asked, engine, kinds, running
 
@@ -277,13 +277,6 @@ def ahead(tmp_path_factory):
     process = CalendarProcess(tmp_path_factory.mktemp("ahead"), options=["--policy", "weir-all"])
     yield process.start()
     process.stop()
-
-
-def weir(calendar, *arguments, code=0):
-    known = ["--url", calendar.url, "--token", calendar.token]
-    done = subprocess.run([WEIR, "calendar", *arguments, *known], capture_output=True, text=True)
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout if code == 0 else done.stderr
 
 
 def test_a_reservation_lives_over_a_kill_and_is_carried_out_at_its_start(ahead):

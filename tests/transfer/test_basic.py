@@ -1,17 +1,12 @@
 """One file there and back through real processes; the content is compared by sha256."""
 
-import hashlib
 import json
 import os
 
 import pytest
 from blake3 import blake3
+from rig import sha256
 from transfer_world import leftovers, weir
-
-
-def sha256(path):
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @pytest.mark.parametrize("size", [0, 1, 4096, 2**20 - 1, 2**20, 2**20 + 1, 7 * 2**20 + 12345])

@@ -1,7 +1,6 @@
 """What can go wrong does: kills, corruption, full disks, changing files, silence."""
 
 import contextlib
-import hashlib
 import json
 import os
 import random
@@ -12,7 +11,7 @@ import threading
 import time
 
 import pytest
-from rig import PATIENCE_S, WEIR
+from rig import PATIENCE_S, WEIR, sha256
 from transfer_world import leftovers, poll, weir
 
 from weir import Rate, Time
@@ -24,11 +23,6 @@ MIB = 2**20
 SLOW = Rate("40 Mbit/s")
 # The server may take its time to see that the one before has gone.
 PATIENT = Time("60 s")
-
-
-def sha256(path):
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def random_file(path, size):

@@ -6,7 +6,7 @@ from typing import Any
 
 from weir.calendar.compact import compact_json
 from weir.calendar.elephants import Elephant
-from weir.calendar.record import record
+from weir.calendar.fast_record import record
 from weir.calendar.timetable import Timetable
 
 ACTIVE = ("waiting", "scheduled", "accepted", "running")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rig import lab_lacks
+from rig import free_port, lab_lacks
 
 from studies.rig.desktop import call, card, lossy, pictures, rdp, rfb, rtp, spoken, viewer
 from studies.rig.desktop.lossy import Line
@@ -220,11 +220,6 @@ def first_picture(port):
         while set(pictures.numbers(screen.pixels).tolist()) != {1}:
             screen.take()
         return screen.pixels[:, :, :3]
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
 
 
 class Still:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, fields
 
 from weir import Bytes
 from weir.calendar.clock import NS_PER_S, format_instant
+from weir.calendar.fast_record import changed
 from weir.calendar.planning.claims import TOLD_NS
 from weir.calendar.planning.engine import Verdict, Wanted
 from weir.calendar.planning.plan import DEADLINE_MAX_S
@@ -13,7 +14,6 @@ from weir.calendar.planning.risks import Risks
 from weir.calendar.planning.split import lanes
 from weir.calendar.planning.wire import RATE_FLOOR_BPS, file_bytes, promised, wanted_of, wire_bytes
 from weir.calendar.problem import Problem
-from weir.calendar.record import changed
 from weir.calendar.records import Outcome, Submission, Transfer
 
 # `asdict` takes as long as the decision.

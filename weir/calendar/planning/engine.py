@@ -15,7 +15,7 @@ from typing import Any
 
 from weir import Bytes, Rate, Time
 from weir._core import Calendar, Decision
-from weir.calendar.record import changed, record
+from weir.calendar.fast_record import changed, record
 from weir.calendar.records import Step
 from weir.calendar.timetable import Piece
 

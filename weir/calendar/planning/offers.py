@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from weir.calendar.clock import NS_PER_S
+from weir.calendar.fast_record import changed
 from weir.calendar.planning.engine import HELD_PREFIX, RecordedEngine, Verdict, Wanted
-from weir.calendar.record import changed
 from weir.calendar.records import union
 
 # A flow outlasts its offer by so much: what rounding leaves over of it is then less than a bit

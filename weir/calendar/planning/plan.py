@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from weir.calendar.clock import NS_PER_S
 from weir.calendar.elephants import Elephants
+from weir.calendar.fast_record import changed
 from weir.calendar.network import DEFAULT_QUOTAS, Quotas
 from weir.calendar.planning.claims import Claims
 from weir.calendar.planning.engine import RecordedEngine, Verdict
@@ -20,7 +21,6 @@ from weir.calendar.planning.precheck import Budget
 from weir.calendar.planning.split import on_link
 from weir.calendar.planning.watch import Instants, Watch
 from weir.calendar.planning.wire import left_bytes, wanted_of, wire_bytes
-from weir.calendar.record import changed
 from weir.calendar.records import Event, Outcome, Submission, Transfer
 from weir.calendar.timetable import Timetable
 

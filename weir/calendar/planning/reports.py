@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 
 from weir.calendar.clock import format_instant
+from weir.calendar.fast_record import changed, record
 from weir.calendar.planning.risks import Risks
 from weir.calendar.problem import not_found
-from weir.calendar.record import changed, record
 from weir.calendar.records import Outcome, Transfer
 
 

@@ -4,9 +4,9 @@ from collections.abc import Container, Iterable
 
 from weir import Bytes
 from weir.calendar.clock import NS_PER_S, format_instant
+from weir.calendar.fast_record import changed
 from weir.calendar.planning.plan import DEADLINE_MAX_S, Plan
 from weir.calendar.planning.wire import left_bytes, needed_bps, wire_bytes
-from weir.calendar.record import changed
 from weir.calendar.records import Outcome, Transfer
 
 # Why a deadline is in danger that only the links stand in the way of.

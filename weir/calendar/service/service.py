@@ -20,13 +20,13 @@ from typing import Any
 from weir.calendar.clock import NS_PER_S, ClockChange, Source
 from weir.calendar.compact import compact_json
 from weir.calendar.elephants import Elephant, Sighting, Sightings
+from weir.calendar.fast_record import changed
 from weir.calendar.planning.planner import Planner
 from weir.calendar.planning.precheck import Forecast
 from weir.calendar.planning.reports import Report
 from weir.calendar.planning.split import lanes
 from weir.calendar.planning.wire import WIRE_PER_FILE_BYTE
 from weir.calendar.problem import Problem, invalid, unavailable
-from weir.calendar.record import changed
 from weir.calendar.records import Outcome, Submission, Transfer
 from weir.calendar.service.backlog import Backlog
 from weir.calendar.service.events import EventHub
