@@ -3,8 +3,11 @@
 import contextlib
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from typing import TypeVar
 
+Result = TypeVar("Result")
 _ENDS = {signal.SIGINT, signal.SIGTERM}
 
 
@@ -15,6 +18,28 @@ def came_within(wait_s: float) -> bool:
     """
     told = signal.sigtimedwait(_ENDS, wait_s)
     return told is not None and told.si_signo in _ENDS
+
+
+def beside(work: Callable[[], Result]) -> Result:
+    """What `work` answers, which hears no signals itself: Ctrl-C ends the wait for it at once.
+
+    It is done by another thread, which then goes on for nobody until it or the process ends.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return work()
+    # Only here: who waits for nothing need not wait for this.
+    from concurrent.futures import Future
+
+    answers: Future[Result] = Future()
+
+    def answer() -> None:
+        try:
+            answers.set_result(work())
+        except BaseException as error:
+            answers.set_exception(error)
+
+    threading.Thread(target=answer, daemon=True).start()
+    return answers.result()
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from weir import extras
+from weir import extras, signals
 from weir._core import CalendarFigures, calendar_study, calendar_study_policies, g_scale
 from weir.calendar.network import load_network
 from weir.calendar.published_paths import published_paths as paths_of
@@ -97,7 +97,7 @@ def run(
         text = json.dumps(study, allow_nan=False)
     except ValueError:
         raise BadInput(f"a number of {load} or of the network is not finite") from None
-    return calendar_study(text)
+    return signals.beside(lambda: calendar_study(text))
 
 
 def _check_size(load: Load, epoch_s: float, published_clock: bool) -> None:

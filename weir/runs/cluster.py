@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -71,17 +72,28 @@ def timed(
 
 @contextmanager
 def _local(workers: int | None) -> Iterator[Any]:
+    from multiprocessing import resource_tracker
+
     from distributed import LocalCluster
 
-    cluster = LocalCluster(
-        n_workers=workers,
-        threads_per_worker=1,
-        host="127.0.0.1",
-        dashboard_address="127.0.0.1:0",
-        memory_limit=0,
-        silence_logs=logging.CRITICAL,
-    )
+    # Ctrl-C at a terminal reaches all that are in its session. Workers hold it back as their maker
+    # does: each would end, be started again, and say so. Here it is heard once they are there.
+    resource_tracker.ensure_running()  # which lets signals through again, where it is started
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
+        cluster = LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+            memory_limit=0,
+            silence_logs=logging.CRITICAL,
+        )
+    except BaseException:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        raise
+    try:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         yield cluster
     finally:
         _wait_for_restarts(cluster)
