@@ -36,7 +36,8 @@ class World:
         self.rtt_ns, self.lost = round(rtt_ms * MS), lost
         self.connected_ns = self.begin_ns + connected_ms * MS
         self.until_ns = None if until_ms is None else self.begin_ns + until_ms * MS
-        self.released_ns = None
+        self.released_ns = self.released_first_ns = None
+        self.silent_ns = []
         self.is_over, self.is_ended = False, False
         self.path, self.index, self.out_ns = None, 0, 0
         self.transfer = SimpleNamespace(tcp_info=lambda: [b""] * self.is_connected)
@@ -77,6 +78,18 @@ class World:
 
     def release_pace(self):
         self.released_ns = self.now_ns
+        self.released_first_ns = self.released_first_ns or self.now_ns
+
+    def hold_pace(self):
+        assert self.released_ns is not None
+
+    def fall_silent(self):
+        self.silent_ns.append(self.now_ns)
+        self.now_ns += 20 * MS
+
+    def again(self):
+        self.begin_ns, self.index, self.out_ns = self.now_ns, 0, 0
+        return self
 
     def look(self):
         assert self.released_ns is not None
@@ -86,7 +99,7 @@ class World:
         """What the beginning shows, and how long after the connections it sent, in ms."""
         begun = begin(self, self, self)
         assert self.is_ended
-        return begun, (self.released_ns - self.connected_ns) / MS
+        return begun, (self.released_first_ns - self.connected_ns) / MS
 
 
 @pytest.mark.parametrize("lost", [(), (3,), range(10, 30), None])
@@ -97,10 +110,42 @@ def test_no_answer_is_waited_for(monkeypatch, rtt_ms, connected_ms, lost):
     assert bool(begun) == (lost is not None)
 
 
-def test_a_short_silence_tells_nothing_and_holds_nothing_up(monkeypatch):
-    begun, late_ms = World(monkeypatch, 5, 30).begin()
-    assert begun is None
+@pytest.mark.parametrize("use", [None, "ours", "shared"])
+def test_a_short_silence_tells_nothing_and_holds_nothing_up(monkeypatch, use):
+    world = World(monkeypatch, 5, 30)
+    world.path = use and PathState(use, 0.005, 60e6, 480e6)
+    begun, late_ms = world.begin()
+    assert begun is None and world.silent_ns == []
     assert 0 <= late_ms <= 5
+
+
+@pytest.mark.parametrize(("noise_ms", "is_told"), [(0, True), (3, False)])
+def test_a_near_path_with_room_is_worth_a_silence_of_a_tenth_of_a_second(
+    monkeypatch, noise_ms, is_told
+):
+    world = World(monkeypatch, 5, 30)
+    look = world.look
+
+    def finds_room():
+        if world.now_ns > world.connected_ns + SECOND:
+            world.path = LOSSY
+        return look()
+
+    def noisy(at_most_s):
+        sample = World.take(world, at_most_s)
+        if world.silent_ns:
+            world.rtt_ns = (5 + noise_ms * (world.index % 2)) * MS
+        return sample
+
+    world.look, world.take = finds_room, noisy
+    begun, late_ms = world.begin()
+    assert 0 <= late_ms <= 5
+    (silent_ns,) = world.silent_ns
+    assert silent_ns - world.connected_ns == pytest.approx(SECOND, abs=100 * MS)
+    assert world.released_ns - silent_ns <= 120 * MS
+    assert bool(begun) == is_told
+    if is_told:
+        assert begun.who.why == "the path loses 0.01 % at random"
 
 
 @pytest.mark.parametrize(("until_ms", "is_told"), [(180, True), (40, False)])

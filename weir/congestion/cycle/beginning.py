@@ -2,22 +2,25 @@
 
 `opening` says what a silence tells; here one is heard, for nothing, while the connections are made,
 and the file goes on meanwhile. It waits neither for an answer, which may be lost, nor for a name to
-be resolved.
+be resolved. On a near path that silence is too short; one is made there, of a tenth of a second,
+where the path has room that the file's control does not take.
 """
 
 import time
 from dataclasses import dataclass
 
 from weir.congestion.choice.decide import Recognised
-from weir.congestion.cycle.opening import Opening
+from weir.congestion.cycle.opening import OPENING_S, Nobody, Opening
 from weir.congestion.cycle.room import Room
-from weir.congestion.cycle.samples import Samples
+from weir.congestion.cycle.samples import SILENT_LEAST, Samples
 from weir.congestion.cycle.sender import Sender
+from weir.congestion.path import path_words
 from weir.errors import WeirError
 from weir.probe.sample import Sample
 
 _STEP_S = 0.005  # at most so much later than it may the file begins
 _LOOK_S = 0.05  # between two looks at the kernel's counters
+_PAUSE_MAX_S = 0.5  # for a silence that is made: what answers more slowly is no near path
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +50,12 @@ def begin(silence: Samples, sender: Sender, room: Room) -> Begun | None:
     """
     with silence:
         beginning = _Beginning(silence, sender)
+        opening = beginning.opening
         while not sender.is_over and not beginning.is_decided:
             beginning.sees()
             if beginning.begun_s is None:
                 continue
-            opening, seconds = beginning.opening, time.monotonic() - beginning.begun_s
+            seconds = time.monotonic() - beginning.begun_s
             room.look()
             if not beginning.is_quiet:
                 continue
@@ -61,7 +65,45 @@ def begin(silence: Samples, sender: Sender, room: Room) -> Begun | None:
             if who := opening.finds_nobody(seconds, path):
                 room.opening = opening
                 return Begun(who, beginning.samples, round(seconds, 1))
-    return None
+    if opening.silent >= SILENT_LEAST or not _has_room(sender, room):
+        return None
+    return _pause(silence.again(), sender, room, beginning.begun_s or time.monotonic())
+
+
+def _has_room(sender: Sender, room: Room) -> bool:
+    """Whether the path has room, as far as its counters show in the first seconds."""
+    end_s = time.monotonic() + OPENING_S
+    while time.monotonic() < end_s and not sender.is_over:
+        room.look()
+        if room.path and room.path.use in ("room", "shared"):
+            return room.path.use == "room"
+        sender.wait(_LOOK_S)
+    return False
+
+
+def _pause(silence: Samples, sender: Sender, room: Room, begun_s: float) -> Begun | None:
+    """Falls silent for as long as it takes to hear that nobody else is there; None if somebody is.
+
+    The path has room, which is told as the reason.
+    """
+    path, opening, samples = room.path, Opening(), []
+    sender.hold_pace()
+    sender.fall_silent()
+    end_s = time.monotonic() + _PAUSE_MAX_S
+    try:
+        with silence:
+            while opening.silent < SILENT_LEAST and time.monotonic() < end_s and not sender.is_over:
+                if sample := silence.take(_LOOK_S):
+                    samples.append(sample)
+                    opening.hears_silence(sample)
+    except WeirError:
+        return None  # it goes wrong again when the path is probed, and is told then
+    finally:
+        sender.release_pace()
+    if path is None or not opening.was_quiet:
+        return None
+    room.opening = opening
+    return Begun(Nobody(path_words(path)), samples, round(time.monotonic() - begun_s, 1))
 
 
 class _Beginning:

@@ -56,6 +56,10 @@ class Samples:
             self._begun_ns = time.monotonic_ns()
             threading.Thread(target=self._run, name="weir-samples", daemon=True).start()
 
+    def again(self) -> "Samples":
+        """Other samples of the same path, from later on."""
+        return Samples(self._make)
+
     def end(self) -> None:
         """Asks no more."""
         with self._lock:
