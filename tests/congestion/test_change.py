@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from weir.congestion.cycle.change import BLOCK_S, SETTLE_S, ChangeDetector
+from weir.congestion.cycle.change import BLOCK_S, EARLIEST_S, SETTLE_S, ChangeDetector
 from weir.probe.tcp_info import parse_tcp_info
 
 EMPTY = parse_tcp_info(b"")
@@ -18,13 +18,20 @@ def info(acked, srtt_ms):
     return type(EMPTY)(**{name: changed.get(name) for name in EMPTY.__slots__})
 
 
-def first_change(rate, srtt_ms=lambda at_s: 80.0, until_s=600.0, reset_s=math.inf):
-    """When a change is seen of a goodput `rate(at_s)` in bit/s, and what is said; or None."""
+def first_change(
+    rate, srtt_ms=lambda at_s: 80.0, until_s=600.0, reset_s=math.inf, looks=lambda step: True
+):
+    """When a change is seen of a goodput `rate(at_s)` in bit/s, and what is said; or None.
+
+    The clock of who looks, at the steps that `looks` says, began long before.
+    """
     detector, acked = ChangeDetector(), 0.0
     for step in range(int(until_s / STEP_S)):
         at_s = step * STEP_S
         acked = 0.0 if abs(at_s - reset_s) < STEP_S / 2 else acked + rate(at_s) / 8 * STEP_S
-        if said := detector.sees(at_s, [info(acked, srtt_ms(at_s))]):
+        if not looks(step):
+            continue
+        if said := detector.sees(7000.0 + at_s, [info(acked, srtt_ms(at_s))]):
             return at_s, said
     return None
 
@@ -54,6 +61,27 @@ def test_a_jump_is_seen_within_three_blocks(factor):
 def test_one_odd_block_is_no_change():
     """BBR's probing for the least round-trip time, or one loss."""
     assert first_change(lambda at_s: 250e6 * (0.1 if at_s % 60 < 4 else 1)) is None
+
+
+def test_two_blocks_in_a_row_are_a_change_and_no_earlier_ones():
+    at_s, _ = first_change(lambda at_s: 250e6 * (2 if at_s >= 100 else 1))
+    assert at_s == 100 + 2 * BLOCK_S
+    at_s, _ = first_change(lambda at_s: 250e6 * (2 if at_s >= EARLIEST_S - 2 * BLOCK_S else 1))
+    assert at_s == EARLIEST_S
+
+
+def test_what_goes_up_and_down_by_turns_is_no_change():
+    def swinging(at_s):
+        return 250e6 * (1 if at_s < 100 else 3 if (at_s - 100) % (2 * BLOCK_S) < BLOCK_S else 0.3)
+
+    assert first_change(swinging) is None
+
+
+def test_how_often_one_looks_changes_nothing():
+    """Forty looks in a block and then one, in blocks that last nearly twice as long."""
+    seldom = round((2 * BLOCK_S - 1) / STEP_S)
+    looks = {step for step in range(2400) if step < 400 or not step % seldom}
+    assert first_change(lambda at_s: 250e6, looks=looks.__contains__) is None
 
 
 def test_a_queue_that_fills_is_a_change():

@@ -20,7 +20,7 @@ class World:
     """A transfer of so many bytes that moves as it is told, and clocks that go with it."""
 
     def __init__(self, total: int, due_s: float | None = None) -> None:
-        self.total, self.done, self.now_s = total, 0.0, 0.0
+        self.total, self.done, self.resumed, self.now_s = total, 0.0, 0, 0.0
         deadline = None if due_s is None else BEGAN + timedelta(seconds=due_s)
         self.forecast = Forecast(deadline, self.clock, self.wall)
         self.forecast.saw(self.progress())
@@ -32,12 +32,11 @@ class World:
         return BEGAN + timedelta(seconds=self.now_s)
 
     def progress(self) -> Progress:
-        none = Bytes.from_count(0)
         return Progress(
             bytes_done=Bytes.from_count(int(self.done)),
             bytes_total=Bytes.from_count(self.total),
             bytes_durable=Bytes.from_count(int(self.done)),
-            bytes_resumed=none,
+            bytes_resumed=Bytes.from_count(self.resumed),
             files_done=0,
             files_failed=0,
             files_skipped=0,
@@ -58,6 +57,17 @@ class World:
                 next_s += pieces_s
             self.forecast.saw(self.progress())
             yield self.forecast
+
+
+def test_what_was_there_before_an_attempt_adds_nothing_to_the_rate():
+    world = World(10**12)
+    *_, before = world.goes_on(30, 100e6)
+    assert before.rate.bit_per_s == pytest.approx(100e6, rel=0.05)
+    world.done += 10**9
+    world.resumed += 10**9
+    assert all(
+        one.rate.bit_per_s == pytest.approx(100e6, rel=0.05) for one in world.goes_on(9, 100e6)
+    )
 
 
 @pytest.mark.parametrize("pieces_s", [0.2, 0.4, 1.0])
