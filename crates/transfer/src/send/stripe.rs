@@ -61,7 +61,8 @@ impl Sending {
             }
         }
         match self.follow_helper(helper, &mut reader, silence) {
-            Ok(None) => drop(helper.end()),
+            // Chunks may have been taken for it since.
+            Ok(None) => drop(helper.end().map(|left| self.give_others(helper, left))),
             Ok(Some(why)) => self.lose(helper, &why),
             Err(error) => self.lose(helper, &error.to_string()),
         }
@@ -218,13 +219,18 @@ impl Sending {
 
     /// Goes on without a helper: what it has not written goes to others.
     fn lose(&self, helper: &Helper, why: &str) {
-        let Some(Left { files, under_way }) = helper.end() else {
+        let Some(left) = helper.end() else {
             return;
         };
         if !self.files().over {
             self.progress.hosts.lose(helper.place(), why);
             self.progress.notice(format!("going on without {}: {why}", helper.name));
         }
+        self.give_others(helper, left);
+    }
+
+    /// What is left of a helper: it writes no more to what it was lent, and others have its chunks.
+    fn give_others(&self, helper: &Helper, Left { files, under_way }: Left) {
         for file in files {
             let clean = !under_way.keys().any(|(number, _)| *number == file);
             let taken = Message::TakeBack { file, helper: helper.number, clean };
