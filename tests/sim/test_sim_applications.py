@@ -164,3 +164,35 @@ def test_a_quantity_that_does_not_vary_has_no_interval_and_one_run_none():
     result = simulate(parse(path(of("messages"))))
     for runs, half in (([result], None), ([result] * 3, 0.0)):
         assert {quantity["interval"] for quantity in summary(runs)} == {half}
+
+
+@pytest.mark.parametrize(
+    ("traffic", "count"),
+    [
+        ('kind = "pages"\ninterval = "9 min"', "pages loaded"),
+        ('kind = "messages"\nsize = "60 MB"\ninterval = "1 s"', "messages received"),
+        (of("web", 'smallest = "60 MB"', 'largest = "61 MB"'), "requests completed"),
+    ],
+    ids=["pages", "messages", "web"],
+)
+def test_what_never_came_to_its_end_took_no_time_of_nought(tmp_path, capsys, traffic, count):
+    """Nothing arrived, and did so within 0 ms: so it was shown, compared and put into means."""
+    (tmp_path / "none.toml").write_text(path(traffic, rate="1 Mbit/s"))
+    result = simulate(parse(path(traffic, rate="1 Mbit/s")))
+    found = compare(result, result)
+    assert {
+        one.quantity for one in found if one.subject.startswith(result["flows"][0]["name"])
+    } == {
+        "goodput, Mbit/s",
+        count,
+    }
+    assert main(["sim", str(tmp_path / "none.toml")]) == 0
+    assert f": {count} 0\n" in capsys.readouterr().out
+
+
+def test_a_connection_without_a_round_trip_shows_none(tmp_path, capsys):
+    file = tmp_path / "lost.toml"
+    file.write_text(path('kind = "iperf3"', queue='loss = "100 %"'))
+    assert main(["sim", str(file)]) == 0
+    shown = next(line for line in capsys.readouterr().out.splitlines() if "iperf3-1" in line)
+    assert "ms" not in shown and "0 bit/s" in shown

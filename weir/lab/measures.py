@@ -31,6 +31,8 @@ def quantities(application: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
 
 
 def _times(what: str, time: Mapping[str, int]) -> Iterator[tuple[str, float]]:
+    if not time["max_ns"]:
+        return  # nothing came to its end: that took no time of 0 ms, which would be the best of all
     for quantile in ("p50", "p90", "p99"):
         yield f"{what} {quantile}, ms", time[f"{quantile}_ns"] / 1e6
 

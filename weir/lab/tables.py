@@ -91,7 +91,7 @@ def _class(now: Mapping[str, Any], then: Mapping[str, Any] | None) -> list[str]:
         f"{since('marked')}",
         *(f"{since(f'dropped_{cause}')}" for cause in _CAUSES),
         f"{now['queue_bytes'] / 1000:.0f} kB",
-        *(f"{ns / 1e6:.2f} ms" for ns in shown),
+        *(f"{ns / 1e6:.2f} ms" if waits else "" for ns in shown),
     ]
 
 

@@ -66,14 +66,18 @@ def _flows(flows: list[Mapping[str, Any]]) -> Table:
             flow["from"],
             flow["to"],
             mbit_s(flow["goodput_bps"]),
-            _time(trip["p50_ns"]) if trip else "",
-            _time(trip["p99_ns"]) if trip else "",
+            *_times(trip if trip and trip["max_ns"] else None),
             str(flow["sent_packets"]),
             str(flow["lost_packets"]),
             str(flow["marked_packets"]),
             str(again) if "streams" in flow else "",
         )
     return table
+
+
+def _times(spread: Mapping[str, int] | None) -> tuple[str, str]:
+    """The median and the 99th percentile; nothing where nothing took any time."""
+    return (_time(spread["p50_ns"]), _time(spread["p99_ns"])) if spread else ("", "")
 
 
 def _links(links: list[Mapping[str, Any]]) -> Table:
@@ -99,8 +103,7 @@ def _add_direction(table: Table, way: Mapping[str, Any]) -> None:
             f"{way['from']} → {way['to']}" if is_first else "",
             entry["name"],
             *(head if is_first else [""] * len(head)),
-            _time(entry["sojourn"]["p50_ns"]),
-            _time(entry["sojourn"]["p99_ns"]),
+            *_times(entry["sojourn"] if entry["packets_out"] else None),
             str(entry["dropped"]),
             str(way["dropped_loss"]) if is_first else "",
             str(entry["marked"]),
