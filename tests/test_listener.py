@@ -2,6 +2,8 @@
 
 import json
 import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -27,6 +29,20 @@ def test_what_is_no_port_is_none(text):
     assert port_of(text) is None
     with pytest.raises(BadInput, match="is not ADDR:PORT"):
         listen(f"127.0.0.1:{text}")
+
+
+def test_an_address_of_one_link_is_listened_at_by_its_interface():
+    """By programs in Python, and by the mover's server."""
+    tries = (
+        "from weir.listener import listen\n"
+        "from weir.transfer import Server\n"
+        "print(listen('[fe80::7%lo]:7411').getsockname())\n"
+        "print(Server(['/tmp'], listen='[fe80::7%lo]:7412', keys=None).address)\n"
+    )
+    script = 'ip link set lo up && ip -6 address add fe80::7/64 dev lo nodad && exec "$@"'
+    command = ["unshare", "--net", "sh", "-c", script, "sh", sys.executable, "-c", tries]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "('fe80::7', 7411, 0, 1)\n('fe80::7%1', 7412)\n", done.stderr
 
 
 def test_a_socket_that_was_left_goes_and_nothing_else_does(tmp_path):

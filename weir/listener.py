@@ -45,7 +45,10 @@ def bind(address: str) -> socket.socket:
         # What is accepted inherits these.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _STALL_MS)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)
-        listener.bind((host, number))
+        # An address of one link has the name of its interface, which a bare pair would lose.
+        is_six = family == socket.AF_INET6
+        found = socket.getaddrinfo(host, number, family, socket.SOCK_STREAM) if is_six else []
+        listener.bind(found[0][4] if found else (host, number))
     except (OSError, UnicodeError) as error:
         listener.close()
         why = getattr(error, "strerror", None) or error
