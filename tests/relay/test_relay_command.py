@@ -260,11 +260,20 @@ def test_what_a_stranger_says_does_nothing_to_a_terminal(tmp_path):
     answer = json.dumps(said | {"bytes_sent": 0, "bytes_received": 0}).encode()
     told = told_by_stranger(tmp_path, answer)
     assert told.returncode == 0 and told.stdout.endswith("\n\\x1b[2J\n")
-    told = told_by_stranger(tmp_path, b'{"aggregates": 5}')
+
+
+@pytest.mark.parametrize("answer", [b"{}", b'{"aggregates": 5}', b'{"flows": []}'])
+@pytest.mark.parametrize("words", [(), ("--json",)])
+def test_a_stranger_is_no_relay_for_a_machine_neither(tmp_path, answer, words):
+    """With --json whatever was answered was printed, and all was well."""
+    told = told_by_stranger(tmp_path, answer, *words)
     assert told.returncode == 6 and "who answers there is no relay" in told.stderr
+    assert not told.stdout or json.loads(told.stdout)["event"] == "error"
 
 
-def told_by_stranger(folder: Path, answer: bytes) -> "subprocess.CompletedProcess[str]":
+def told_by_stranger(
+    folder: Path, answer: bytes, *words: str
+) -> "subprocess.CompletedProcess[str]":
     """What `weir relay status` does where somebody else answers."""
     path = folder / "stranger.sock"
     path.unlink(missing_ok=True)
@@ -279,7 +288,7 @@ def told_by_stranger(folder: Path, answer: bytes) -> "subprocess.CompletedProces
                 asking.sendall(answer + b"\n")
 
         threading.Thread(target=serve, daemon=True).start()
-        command = [*WEIR, "status", str(path)]
+        command = [*WEIR, "status", str(path), *words]
         return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
 
 
@@ -333,6 +342,9 @@ def test_a_connection_begins_with_its_congestion_control(kind):
         (("split", "--from", "here", "--to", "10.0.0.1"), "is no network"),
         (("split", "--from", "10.0.0.1", "--to", "10.0.0.1:0"), "0 is no port"),
         (("split", "--from", "10.0.0.1", "--to", "[fd00::1:80"), "never closed"),
+        (("join", "--split", "127.0.0.1:0"), "--split 127.0.0.1:0: 0 is no port"),
+        (("join", "--split", "127.0.0.1:1", "--server", "[::1]:0"), "--server [::1]:0: 0 is no"),
+        (("proxy", "--server", "127.0.0.1:0"), "--server 127.0.0.1:0: 0 is no port"),
     ],
 )
 def test_what_is_none_is_named(arguments, words):

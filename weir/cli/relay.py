@@ -160,6 +160,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _join(args: argparse.Namespace) -> int:
     wanted = weights(args.weight)
+    _check_reachable("--split", args.split)
+    _check_reachable("--server", args.server)
     if args.server is not None and args.announced:
         raise BadInput("--server and --announced: a client that is announced has its own server")
     _check_announced(args)
@@ -186,6 +188,12 @@ def _check_announced(args: argparse.Namespace) -> None:
         raise BadInput("--announced: give --control, over which a controller announces clients")
 
 
+def _check_reachable(option: str, place: str | None) -> None:
+    """Refuses the port that stands for any: nobody can be connected to there."""
+    if place is not None and port_of(place.rpartition(":")[2]) == 0:
+        raise BadInput(f"{option} {place}: 0 is no port that can be connected to")
+
+
 def _port(listen: str) -> int:
     port = port_of(listen.rpartition(":")[2])
     if port is None:
@@ -204,6 +212,7 @@ def _split(args: argparse.Namespace) -> int:
 
 
 def _proxy(args: argparse.Namespace) -> int:
+    _check_reachable("--server", args.server)
     ends = (args.listen, args.server, args.as_client, args.cca, args.gone_after)
     return _serve(args, lambda: Relay.proxy(*ends))
 
@@ -237,13 +246,13 @@ def _answers(relay: Relay) -> bool:
 
 def _status(args: argparse.Namespace) -> int:
     told = control.ask(args.control, {})
-    if args.json:
-        print(json.dumps(told))
-        return 0
     try:
         lines = [*_told(told)]
     except (AttributeError, LookupError, OverflowError, TypeError, ValueError):
         raise Unavailable(f"{args.control}: who answers there is no relay") from None
+    if args.json:
+        print(json.dumps(told))
+        return 0
     for line in lines:
         print(printable(line))
     return 0
