@@ -5,6 +5,11 @@
 //! beside cushions is planned as if there were none in its way; what it leaves of them is reserved
 //! for them again, for those first that are due first, and the rest when somebody ends or sends
 //! ahead.
+//!
+//! Whoever asks so by chance leaves most cushions as they are. What the calendar itself proposes
+//! (an earliest deadline, an offer, a part where that is enough) would take all of them each time
+//! that somebody follows, and then hardly anybody who begins a moment late is on time. So that is
+//! found beside them.
 
 use weir_units::Bytes;
 
@@ -20,20 +25,15 @@ impl Weir {
     /// Finds room for a flow that lacks some, nobody losing what was promised: all in its way is
     /// planned anew, or cushions are given up for it. If there is none, nothing changes.
     pub(super) fn finds_more_room(&mut self, flow: &mut Flow) -> bool {
-        self.replan(flow) || self.has_room_without_cushions(flow)
+        self.replan(flow)
+            || self.takes_cushions(flow, |calendar, flow| {
+                calendar.draft(flow);
+                flow.unkept() == 0
+            })
     }
 
-    /// Reserves for a flow at the cost of the cushions in its way. If there is no room for all of
-    /// it, nothing changes.
-    pub(super) fn has_room_without_cushions(&mut self, flow: &mut Flow) -> bool {
-        self.takes_cushions(flow, |calendar, flow| {
-            calendar.draft(flow);
-            flow.unkept() == 0
-        })
-    }
-
-    /// Reserves for a part of a flow, no less than `least`, at the cost of the cushions in its way;
-    /// what it has already is enough if there are none. If there is no room, nothing changes.
+    /// Has a flow make do with the part of it that is reserved; where that is less than `least`,
+    /// with one at the cost of the cushions in its way. If there is no room, nothing changes.
     pub(super) fn has_room_for_part(&mut self, flow: &mut Flow, least: Option<Bytes>) -> bool {
         if least.is_none() {
             return flow.unkept() == 0;
@@ -42,8 +42,8 @@ impl Weir {
             calendar.draft(flow);
             flow.shrink(flow.unkept(), least, &mut calendar.timetable)
         };
-        self.takes_cushions(flow, takes_part)
-            || flow.shrink(flow.unkept(), least, &mut self.timetable)
+        flow.shrink(flow.unkept(), least, &mut self.timetable)
+            || self.takes_cushions(flow, takes_part)
     }
 
     /// Has a flow reserve without the cushions in its way, which are given up if it does.
@@ -83,17 +83,6 @@ impl Weir {
         let found = find(self, flow);
         self.enter_cushions(&cushions, true);
         found
-    }
-
-    /// Whether a flow that has nothing reserved would have room at the cost of cushions.
-    pub(super) fn fits_without_cushions(&mut self, flow: &Flow) -> bool {
-        self.without_cushions(flow, |calendar, flow| {
-            let mut flow = flow.clone();
-            calendar.draft(&mut flow);
-            let fits = flow.unkept() == 0;
-            flow.release(&mut calendar.timetable);
-            fits
-        })
     }
 
     /// The cushions in the way of a flow; none if too many are in its way to look at. All are

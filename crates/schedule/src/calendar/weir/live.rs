@@ -232,17 +232,10 @@ impl Weir {
     }
 
     /// A deadline with which a refused request would be accepted if it were asked for now: the
-    /// earliest by room, later if it is not worth its place until then.
+    /// earliest by room beside cushions, later if it is not worth its place until then.
     pub(super) fn earliest_accepted(&mut self, request: &Request, paths: &Paths) -> Option<Time> {
-        let asked = self.flow(request, paths);
-        let least = self.without_cushions(&asked, |calendar, _| calendar.earliest(request, paths));
-        let least = least?.max(request.deadline);
-        if self.would_admit(request, paths, least) {
-            return Some(least);
-        }
-        // Over several paths what was found may take another order of them.
         let earliest = self.earliest(request, paths)?.max(request.deadline);
-        if earliest > least && self.would_admit(request, paths, earliest) {
+        if self.would_admit(request, paths, earliest) {
             return Some(earliest);
         }
         let start = request.terms.start.as_ns().max(self.clock);
@@ -266,7 +259,7 @@ impl Weir {
         None
     }
 
-    /// Whether the request would be accepted with that deadline, without any promise being moved.
+    /// Whether the request would be accepted with that deadline, without anybody being moved.
     fn would_admit(&mut self, request: &Request, paths: &Paths, deadline: Time) -> bool {
         let again = Request { deadline, ..request.clone() };
         let mut flow = self.flow(&again, paths);
@@ -276,6 +269,6 @@ impl Weir {
         let wanted = self.wanted(&again, &flow, first, lacking);
         let is_worthy = self.judge(&wanted, &flow, first, lacking).is_none();
         flow.release(&mut self.timetable);
-        is_worthy && (lacking == 0 || self.fits_without_cushions(&flow))
+        is_worthy && lacking == 0
     }
 }

@@ -23,7 +23,7 @@ impl Weir {
         let Some(deadline) = self.earliest_accepted(&request, &paths) else { return Ok(None) };
         let mut flow = self.flow(&Request { deadline, ..request }, &paths);
         self.draft(&mut flow);
-        if flow.unkept() > 0 && !self.has_room_without_cushions(&mut flow) {
+        if flow.unkept() > 0 {
             flow.release(&mut self.timetable);
             return Ok(None);
         }
