@@ -303,3 +303,19 @@ def test_a_clip_at_half_of_its_data_has_half_the_quality(tmp_path, capsys):
     same = ["observe", "desktop", "video", slow, slow, "--fps", "1", "--json"]
     assert main(same) == 0
     assert json.loads(capsys.readouterr().out)["slow_motion_quality"] == 1
+
+
+def test_a_line_that_cannot_have_carried_what_came_is_doubted(tmp_path, capsys):
+    """It was 16 864 s on the line of half a second, and -16 863.7 s were left."""
+    passed = [(1, udp(b"weir-start one")), (1.1, tcp(1000, 0)), (1.5, tcp(1000, 1000))]
+    path = tmp_path / "desktop.pcap"
+    path.write_bytes(pcap([raw(round(at_s * S), packet) for at_s, packet in passed]))
+    for line, is_doubted in (("1 bit/s", True), ("33 kbit/s", True), ("34 kbit/s", False)):
+        assert main(["observe", "desktop", "dut", str(path), "--line", line, "--json"]) == 0
+        told = json.loads(capsys.readouterr().out)["warnings"]
+        assert told == is_doubted * [
+            f"1 of 1 updates came faster than {line} carries them: is that the line's rate, and "
+            "the capture from behind it?"
+        ]
+    assert main(["observe", "desktop", "dut", str(path), "--line", "1 kbit/s"]) == 0
+    assert "note: 1 of 1 updates came faster" in capsys.readouterr().out

@@ -135,10 +135,22 @@ def _dut_json(
         "size_bytes": rule.size,
         "gap_s": rule.gap_ns / 1e9,
         "partial": file.cut or None,
-        "warnings": file.warnings,
+        "warnings": _doubts(file, found, line_bps),
         "geometric_mean_dut_s": dut.geometric_mean(found),
         "updates": [_update_json(one, line_bps) for one in found],
     }
+
+
+def _doubts(file: "Capture", found: "Sequence[Update]", line_bps: float) -> list[str]:
+    """What speaks against the figures."""
+    from weir.format import rate
+    from weir.observe.desktop import dut
+
+    doubts = list(file.warnings)
+    if beyond := sum(dut.is_beyond(one, line_bps) for one in found):
+        told = f"{beyond} of {len(found)} updates came faster than {rate(line_bps)} carries them"
+        doubts.append(f"{told}: is that the line's rate, and the capture from behind it?")
+    return doubts
 
 
 def _update_json(one: "Update", line_bps: float) -> dict[str, Any]:
@@ -181,8 +193,8 @@ def _print_dut(
         )
     if file.cut:
         print(f"partial: {file.cut}; what came before it is shown")
-    for warning in file.warnings:
-        print(f"note: {warning}")
+    for doubt in _doubts(file, found, line_bps):
+        print(f"note: {doubt}")
     print(f"{ends}, packets above {rule.size} bytes, pauses up to {rule.gap_ns / 1e9:g} s")
     console().print(table)
     mean = dut.geometric_mean(found)

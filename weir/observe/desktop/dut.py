@@ -467,6 +467,11 @@ def parts(update: Update, line_bps: float, processing_s: float | None = None) ->
     return Parts(took_s, transmission, update.dut_s - took_s - transmission)
 
 
+def is_beyond(update: Update, line_bps: float) -> bool:
+    """Whether it came faster than a line of so many bit/s carries it: then that is not its line."""
+    return update.dut_s is not None and update.bytes * 8 / line_bps > update.dut_s
+
+
 def geometric_mean(found: Iterable[Update]) -> float | None:
     """VD-DUT's, over those that have one, as the work has it for the tasks of a run, in s."""
     times = [one.dut_s for one in found if one.dut_s]
