@@ -1,5 +1,6 @@
 """What the REST interface answers, good and bad."""
 
+import json
 import time
 from datetime import UTC, datetime, timedelta
 from unittest import mock
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from rig import PATIENCE_S
 
 from weir.calendar.clock import format_instant, parse_instant
+from weir.calendar.rest.bodies import read_once
 
 ROUTES = [
     ("GET", "/v1/transfers"),
@@ -269,6 +271,26 @@ def test_what_is_said_twice_is_not_taken_as_either(shared, tokens, path, body):
     told = headers(tokens[role], **{"Content-Type": "application/json"})
     said = problem(shared.post(path, content=body, headers=told), 400)["detail"]
     assert "stands twice" in said
+
+
+def test_a_body_of_very_many_keys_holds_nobody_up():
+    """The event loop reads it: nobody else is answered meanwhile."""
+    names = [*(f"k{number}" for number in range(40_000)), "k39999"]
+    body = "{" + ",".join(f'"{name}":1' for name in names) + "}"
+    began_s = time.process_time()
+    with pytest.raises(json.JSONDecodeError, match="'k39999' stands twice"):
+        read_once(body.encode())
+    assert time.process_time() - began_s < 2
+
+
+@pytest.mark.parametrize(
+    ("body", "what"),
+    [(b'{"source": "\xff"}', "not UTF-8"), (b'{"size_bytes": ' + b"9" * 5000 + b"}", "digits")],
+)
+def test_what_is_no_json_for_python_is_told_why(shared, body, what):
+    told = {"Content-Type": "application/json"}
+    said = problem(shared.post("/v1/transfers", content=body, headers=told), 400)["detail"]
+    assert what in said
 
 
 def test_of_two_tokens_or_keys_neither_counts(shared, tokens):

@@ -5,6 +5,7 @@ request on its way may see another one than the calendar carries out.
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -18,13 +19,20 @@ def read_once(content: bytes) -> Any:
         return json.loads(content, object_pairs_hook=_once)
     except RecursionError:
         raise json.JSONDecodeError("it is nested too deeply", "", 0) from None
+    except UnicodeDecodeError:
+        raise json.JSONDecodeError("it is not UTF-8", "", 0) from None
+    except json.JSONDecodeError:
+        raise
+    except ValueError:
+        # Python's bound against work without end.
+        raise json.JSONDecodeError("a number in it has thousands of digits", "", 0) from None
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table = dict(pairs)
     if len(table) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        # Counted in one go: a body may have a million keys.
+        twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
         raise json.JSONDecodeError(f"the key {twice!r:.60} stands twice", "", 0)
     return table
 
