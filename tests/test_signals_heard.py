@@ -91,5 +91,27 @@ def test_what_is_done_beside_answers_or_fails_as_if_it_were_not():
     assert seen == [other.ident]
 
 
+def test_a_polite_kill_unwinds_what_is_done_and_in_another_thread_nothing_is_changed():
+    left = []
+
+    def other():
+        with signals.heeded():
+            left.append(signal.getsignal(signal.SIGTERM))
+
+    before = signal.getsignal(signal.SIGTERM)
+    thread = threading.Thread(target=other)
+    thread.start()
+    thread.join()
+    assert left == [before]
+    with pytest.raises(SystemExit) as ended, signals.heeded():
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(60)
+        finally:
+            left.append("in order")
+    assert ended.value.code == 143 and left[1:] == ["in order"]
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
 def fail(error):
     raise error

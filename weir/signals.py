@@ -46,8 +46,11 @@ def beside(work: Callable[[], Result]) -> Result:
 def heeded() -> Iterator[None]:
     """Has a polite kill end what is done within as Ctrl-C does: in order, with nothing left half.
 
-    To be entered by the main thread. The exit code is what a shell reports of such a kill.
+    The exit code is what a shell reports of such a kill. Other threads hear of none, and have none.
     """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
 
     def end(number: int, _frame: object) -> None:
         sys.exit(128 + number)
