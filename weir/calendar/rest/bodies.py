@@ -12,6 +12,9 @@ from typing import Any
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
+# No object of a request has nearly as many.
+KEYS_MAX = 1_000
+
 
 def read_once(content: bytes) -> Any:
     """What a body says; raises `json.JSONDecodeError` where that is no JSON, or twice the same."""
@@ -29,9 +32,11 @@ def read_once(content: bytes) -> Any:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(pairs) > KEYS_MAX:
+        # Each of those that nobody knows would be an error of its own.
+        raise json.JSONDecodeError(f"an object in it has more than {KEYS_MAX} keys", "", 0)
     table = dict(pairs)
     if len(table) < len(pairs):
-        # Counted in one go: a body may have a million keys.
         twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
         raise json.JSONDecodeError(f"the key {twice!r:.60} stands twice", "", 0)
     return table
