@@ -86,3 +86,13 @@ def test_a_place_where_nothing_can_be_is_named(tmp_path, place):
     (tmp_path / "plain").write_text("")
     with pytest.raises(OSError, match=place), files.whole(tmp_path / place) as partial:
         partial.write_text("x")
+
+
+def test_a_name_may_be_as_long_as_names_are_and_two_may_write_at_once(tmp_path):
+    path = tmp_path / ("é" * 127)
+    with files.whole(path) as first, files.whole(path) as second:
+        first.write_text("first")
+        second.write_text("second")
+        assert first != second
+    assert path.read_text() == "first"
+    assert names(tmp_path) == [path.name]

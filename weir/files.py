@@ -4,6 +4,7 @@ import contextlib
 import errno
 import io
 import os
+import secrets
 import select
 import stat
 import time
@@ -135,9 +136,10 @@ def whole(path: Path) -> Iterator[Path]:
         yield path
         return
     target = Path(os.path.realpath(path))
-    partial = target.with_name(f".{target.name:.200}.{os.getpid()}.partial")
+    # Nobody can know the name before, and lay something there in a folder that is everybody's.
+    partial = target.with_name(f".weir-{secrets.token_hex(8)}.partial")
     try:
-        os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666))
+        os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
     except PermissionError:
         if about is None:
             raise OSError(errno.EACCES, os.strerror(errno.EACCES), str(path)) from None
