@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from weir.congestion.cycle.cycle import Selection
     from weir.congestion.cycle.samples import Samples
 
-_SOON = Time("20 ms")
-"""Within it small files are there on a near network; all else can wait for a choice."""
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments."""
@@ -255,9 +252,6 @@ def _select(args: argparse.Namespace, chosen: dict[str, Any], log: TextIO | None
     if not at_once:
         first["rate"] = PAUSED  # until the path is probed
     transfer = Transfer.send(args.source, args.destination, **first)
-    began = time.monotonic()
-    # It is connected while the rest of the choice is loaded.
-    transfer.start()
 
     def selection(silent: "Samples | None") -> "Selection":
         # Only here: what goes at once need not wait for it.
@@ -283,15 +277,14 @@ def _select(args: argparse.Namespace, chosen: dict[str, Any], log: TextIO | None
         )
         return Selection(transfer, partial(recogniser, asked), settings)
 
-    if not at_once:
-        return carry_out(transfer, args, "sent", selection(None), began)
-    with contextlib.suppress(WeirError):  # it is told below
-        transfer.wait(_SOON)
-    if transfer.is_over:
-        return carry_out(transfer, args, "sent", began=began)
-    unasked = kernel_controls.default() if _is_left_to_us(args) else None
-    companion = LazySelection(transfer, partial(_silence, args, asked), selection, unasked)
-    return carry_out(transfer, args, "sent", companion, began)
+    if at_once:
+        unasked = kernel_controls.default() if _is_left_to_us(args) else None
+        companion = LazySelection(transfer, partial(_silence, args, asked), selection, unasked)
+        return carry_out(transfer, args, "sent", companion)
+    began = time.monotonic()
+    # It is connected while the rest of the choice is loaded.
+    transfer.start()
+    return carry_out(transfer, args, "sent", selection(None), began)
 
 
 def _silence(args: argparse.Namespace, asked: options.Request) -> "Samples":

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from weir.congestion.cycle.cycle import Selection
     from weir.congestion.cycle.samples import Samples
 
+_SOON_S = 0.02  # within it small files are there on a near network
 _STEP_S = 0.005  # between two looks while connections are made
 _LOOK_S = 0.25  # and after that
 _WORTH_S = 5.0  # a transfer that would be over by then gains nothing
@@ -32,7 +33,7 @@ class LazySelection(ThreadedCompanion):
     """A selection that begins where it can gain something; see `weir.congestion.cycle.cycle`.
 
     Args:
-        transfer: that is being connected, or has begun.
+        transfer: that begins when this does.
         silence: makes samples of the path to its other end.
         select: loads the selection; its samples are of before the first byte, and what it needs.
         unasked: the control that the transfer has while nothing is chosen, where nobody asked for
@@ -82,6 +83,8 @@ class LazySelection(ThreadedCompanion):
         return news if news.event in _TOLD else news._replace(words="")
 
     def _run(self) -> None:
+        if self._stop.wait(_SOON_S):
+            return
         silent = self._hears_silence()
         if silent is None:
             begun_ns = time.monotonic_ns()
