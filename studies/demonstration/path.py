@@ -16,9 +16,7 @@ from studies.demonstration.measure import value_at
 from studies.demonstration.scaffold import Figures
 from studies.rig.copying import Copied, Copier, Hosts, Rsync, WeirSend, copy
 from studies.rig.workspace import open_workspace
-from weir import kernel_controls
 from weir.chart.panels import Curve, Panel, draw
-from weir.congestion.options import LEFT_TO_US
 from weir.format import mbit_s, size
 from weir.lab import Lab, parse
 from weir.terminal import Column, Table
@@ -45,10 +43,6 @@ _STEP_S = 0.5
 _WELL = 0.5
 """What a chosen control may take at most of the time that CUBIC takes."""
 _COLOUR = "#d55e00"
-_CHOOSING = (
-    () if kernel_controls.default() in LEFT_TO_US else ("--cca", "auto", "--fallback", "cubic")
-)
-"""What it takes that `weir send` chooses: nothing, unless the host's owner has chosen."""
 
 
 @dataclass
@@ -113,7 +107,7 @@ class LongPath:
         self._cases = [
             _Case("plain", WeirSend("--cca", "cubic")),
             _Case("rsync", Rsync()),
-            _Case("auto", WeirSend(*_CHOOSING)),
+            _Case("auto", WeirSend()),
             _Case("bbr", WeirSend("--cca", "bbr", needs="bbr"), is_fixed=True),
             _Case("streams_8", WeirSend("--cca", "cubic", "--streams", "8"), is_fixed=True),
         ]
@@ -228,7 +222,7 @@ def _picture(cases: Sequence[_Case], file_bytes: int) -> str:
         chosen = f", {case.chosen}" if case.chosen else ""
         panels.append(
             Panel(
-                case.copier.name.replace(" --fallback cubic", ""),
+                case.copier.name,
                 f"{taken:.1f} s, {rate}{chosen}",
                 (Curve("on the path", case.rates_mbit_s(), _COLOUR),),
                 _STEP_S,

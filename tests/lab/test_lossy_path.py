@@ -7,7 +7,6 @@ import pytest
 from rig import WEIR, until
 
 from weir import kernel_controls
-from weir.congestion.options import LEFT_TO_US
 
 # By its response function CUBIC carries 3.5 Mbit/s there.
 LOSSY = """
@@ -25,9 +24,6 @@ queue = { discipline = "fifo", limit = "100 ms" }
 forward = { loss = "2 %" }
 """
 
-# Where the host's default is neither CUBIC nor Reno its owner wanted that, and it has to be asked.
-UNASKED = [] if kernel_controls.default() in LEFT_TO_US else ["--cca", "auto"]
-
 
 @pytest.mark.skipif("bbr" not in kernel_controls.available(), reason="the kernel has no BBR")
 def test_a_file_goes_on_under_what_takes_no_loss_for_congestion(lab_of, tmp_path):
@@ -37,7 +33,7 @@ def test_a_file_goes_on_under_what_takes_no_loss_for_congestion(lab_of, tmp_path
     lab = lab_of(LOSSY)
     place = f"{lab.address('b')}:7411"
     serve = [WEIR, "serve", "--root", str(root), "--listen", place, "--insecure"]
-    command = [WEIR, "send", source, f"{place}/copy", "--insecure", "--json", *UNASKED]
+    command = [WEIR, "send", source, f"{place}/copy", "--insecure", "--json"]
     with (tmp_path / "served").open("wb") as log, lab.popen("b", serve, stdout=log) as server:
         try:
             until(lambda: (tmp_path / "served").read_bytes())
