@@ -9,7 +9,7 @@ from rig import until
 
 from weir import kernel_controls
 from weir.cli import build_parser, main
-from weir.cli.send import _is_left_to_us
+from weir.cli.send import _left_to_us
 from weir.congestion.cycle import lazily
 from weir.congestion.cycle.lazily import LazySelection
 from weir.congestion.cycle.samples import Samples
@@ -160,10 +160,10 @@ def test_what_cannot_be_loaded_leaves_the_transfer_alone(world, caplog):
     def select(_silent):
         raise RuntimeError("no such module")
 
-    world.told = [tcp_info(sent_again=1)]
     selection = LazySelection(world, world.silence, select, "cubic")
     selection.start()
     until(lambda: "no congestion control could be chosen" in caplog.text)
+    until(lambda: world.silent[1:] == ["ended"])  # nor is the path asked for nobody
     selection.stop()
     assert selection.take_news() == [] and selection.status == ""
 
@@ -213,8 +213,8 @@ def test_people_who_did_not_ask_are_told_of_what_changes_alone(world):
 def test_the_control_is_left_to_us_where_nobody_said_anything(monkeypatch, words, host, is_left):
     monkeypatch.setattr(kernel_controls, "default", lambda: host)
     parse = build_parser("send").parse_args
-    assert _is_left_to_us(parse(["send", "a", "h:1/", *words])) == is_left
-    assert not _is_left_to_us(parse(["send", "a", "h:1,i:1/", *words]))
+    assert _left_to_us(parse(["send", "a", "h:1/", *words])) == (host if is_left else None)
+    assert _left_to_us(parse(["send", "a", "h:1,i:1/", *words])) is None
 
 
 def test_a_near_path_is_sent_over_as_ever(tmp_path, capsys):

@@ -187,26 +187,31 @@ def run(args: argparse.Namespace) -> int:
     if args.cca == options.AUTO:
         with contextlib.ExitStack() as stack:
             log = stack.enter_context(_opened(args.ops_log)) if args.ops_log else None
-            return _select(args, chosen, log)
+            return _select(args, chosen, log, None)
     for option in ("fairness", "steady", "fallback", "ops_log", "ops_label", *options.NAMES):
         if getattr(args, option) is not None:
             raise BadInput(f"--{option.replace('_', '-')} is for --cca auto")
     if args.cca not in (None, options.HOST):
         kernel_controls.require(args.cca)
-    if args.streams == options.AUTO or _is_left_to_us(args):
-        return _select(args, chosen, None)
+    unasked = _left_to_us(args)
+    if args.streams == options.AUTO or unasked:
+        return _select(args, chosen, None, unasked)
     return carry_out(Transfer.send(args.source, args.destination, **chosen), args, "sent")
 
 
-def _is_left_to_us(args: argparse.Namespace) -> bool:
-    """Whether nothing was said of controls, streams and pace, by a user or this host's owner."""
+def _left_to_us(args: argparse.Namespace) -> str | None:
+    """This host's control, where nothing was said of controls, streams and pace; else None.
+
+    That is neither by a user nor by the host's owner.
+    """
     if args.cca is not None or args.spare is not None or "," in _hosts(args.destination):
-        return False
+        return None
     try:
-        is_usual = kernel_controls.default() in options.LEFT_TO_US
+        usual = kernel_controls.default()
     except WeirError:
-        return False
-    return is_usual and _reads_path(args, options.Request())
+        return None
+    is_free = usual in options.LEFT_TO_US and _reads_path(args, options.Request())
+    return usual if is_free else None
 
 
 @contextlib.contextmanager
@@ -234,8 +239,13 @@ def _hosts(destination: str) -> str:
     return destination.partition("/")[0]
 
 
-def _select(args: argparse.Namespace, chosen: dict[str, Any], log: TextIO | None) -> int:
-    """Sends with a congestion control, or a number of streams, that is chosen on the way."""
+def _select(
+    args: argparse.Namespace, chosen: dict[str, Any], log: TextIO | None, unasked: str | None
+) -> int:
+    """Sends with a congestion control, or a number of streams, that is chosen on the way.
+
+    `unasked` is the control that this host has where nobody asked for a choice.
+    """
     asked = options.Request(**{name: getattr(args, name) for name in options.NAMES})
     fairness = options.FAIRNESS if args.fairness is None else args.fairness
     options.check_fairness(fairness)
@@ -246,7 +256,7 @@ def _select(args: argparse.Namespace, chosen: dict[str, Any], log: TextIO | None
             "--streams auto is chosen while one stream sends all it can: not with --rate, "
             "--steady, --pattern or --rule tree"
         )
-    is_given = args.cca != options.AUTO and not _is_left_to_us(args)
+    is_given = args.cca != options.AUTO and unasked is None
     given = chosen["congestion"] if is_given else args.fallback
     first = {**chosen, "congestion": given}
     if not at_once:
@@ -278,7 +288,6 @@ def _select(args: argparse.Namespace, chosen: dict[str, Any], log: TextIO | None
         return Selection(transfer, partial(recogniser, asked), settings)
 
     if at_once:
-        unasked = kernel_controls.default() if _is_left_to_us(args) else None
         companion = LazySelection(transfer, partial(_silence, args, asked), selection, unasked)
         return carry_out(transfer, args, "sent", companion)
     began = time.monotonic()

@@ -95,6 +95,8 @@ class LazySelection(ThreadedCompanion):
         if selection := self._load(silent):
             self._selection = selection
             selection.start()
+        else:
+            silent.end()
 
     def _hears_silence(self) -> "Samples | None":
         """Samples of the path until something is sent; None if that is too soon to tell."""
@@ -130,8 +132,9 @@ class LazySelection(ThreadedCompanion):
         done = threading.Event()
 
         def load() -> None:
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)  # this thread's own
             try:
+                # This thread's own.
+                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
                 made.append(self._select(silent))
             except Exception:
                 # A fault of ours is no reason for the file to fail. Only here: others need no log.
