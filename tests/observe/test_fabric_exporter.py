@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,8 @@ def test_a_stuck_counter_does_not_look_like_a_calm_port(told):
     assert "leaf-1[4]" not in told
     assert 'weir_fabric_ports_without_value{reason="clamped"} 1.0' in told
     assert "weir_fabric_sweep_seconds 0.5" in told
+    at_s = float(re.search(r"^weir_fabric_swept_timestamp_seconds (\S+)$", told, re.M)[1])
+    assert 0 <= time.time() - at_s < 600, "a sweep that hangs is told from one that is new"
 
 
 def test_the_board_asks_for_what_there_is(told):

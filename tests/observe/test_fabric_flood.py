@@ -1,18 +1,16 @@
 """Word of changes without end: the fabric is walked now and then, and no sweep waits for it."""
 
-import ctypes
 import itertools
 from argparse import Namespace
 
 import pytest
+from umad_rig import Answering
 
 from weir.cli import observe_fabric
 from weir.observe.infiniband import asking, collect, discovery, mad, plan, roles, umad
 from weir.observe.infiniband.asking import Answer, Port
 
 S = 10**9
-HEAD = 64
-"""Bytes before a datagram, as libibumad has them."""
 
 
 class Fabric:
@@ -83,65 +81,19 @@ def test_a_clock_that_is_set_back_does_not_put_a_walk_off(walked):
     assert len(walks) == 2
 
 
-class Flooded:
-    """libibumad on a port where notices come without end, as long as anybody is told of them."""
+class Flooded(Answering):
+    """A port where notices come without end, as long as anybody is told of them."""
 
-    def __init__(self):
-        self.agents, self.told, self.notices, self.replies = {}, set(), 0, []
-        self._next = itertools.count()
-
-    def umad_init(self):
-        return 0
-
-    def umad_size(self):
-        return HEAD
-
-    def umad_status(self, buffer):
-        return 0
-
-    def umad_open_port(self, device, port):
-        return 1
-
-    def umad_close_port(self, port):
-        return 0
-
-    def umad_get_port(self, device, port, about):
-        ctypes.memmove(ctypes.byref(about, 32), (7).to_bytes(4, "little"), 4)
-        return 0
-
-    def umad_release_port(self, about):
-        return 0
-
-    def umad_register(self, port, kind, version, rmpp, methods):
-        agent = next(self._next)
-        if methods is not None:
-            self.told.add(agent)
-        return agent
-
-    def umad_unregister(self, port, agent):
-        self.told.discard(agent)
-        return 0
-
-    def umad_send(self, port, agent, buffer, length, timeout, retries):
-        datagram = bytearray(buffer.raw[HEAD:])
-        if datagram[3] != mad.REPORT_RESPONSE:
-            datagram[3] = mad.RESPONSE
-            self.replies.append((agent, bytes(datagram)))
-        return 0
+    notices = 0
 
     def umad_recv(self, port, buffer, length, patience):
         if self.told:
             self.notices += 1
-            agent = min(self.told)
             datagram = bytearray(mad.SIZE)
             datagram[3], datagram[17] = mad.REPORT, mad.NOTICE
             datagram[60:62] = (128).to_bytes(2, "big")
-        elif self.replies:
-            agent, datagram = self.replies.pop(0)
-        else:
-            return -1
-        ctypes.memmove(ctypes.byref(buffer, HEAD), bytes(datagram), mad.SIZE)
-        return agent
+            self.replies.insert(0, (min(self.told), bytes(datagram), 0))
+        return super().umad_recv(port, buffer, length, patience)
 
 
 class Clock:

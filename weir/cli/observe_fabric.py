@@ -183,6 +183,7 @@ class _Asked:
         try:
             fabric = discovered(self.args.fabric, again=True)
             roles = classified(fabric, self.args.subsystems)
+            ports = _some(ports_of(fabric))
         except WeirError as error:
             # A fabric that changes while it is looked at contradicts itself, for a while.
             said = f"{printable(str(error))}; going on with what was known before"
@@ -190,7 +191,7 @@ class _Asked:
             return None
         self.is_stale = False
         self.names.learn(fabric, roles)
-        self.ports = ports_of(fabric)
+        self.ports = ports
         return self.ports
 
 
@@ -209,12 +210,24 @@ def _asked(args: argparse.Namespace) -> "Iterator[_Asked]":
         return
     with Umad(args.device, args.device_port) as umad:
         fabric = discovered(args.fabric)
+        ports = _some(ports_of(fabric))
         names = Names(fabric, classified(fabric, args.subsystems))
 
         def label(port: "Port") -> str:
             return f"{printable(names.name(port.lid))}[{port.number}]"
 
-        yield _Asked(umad, ports_of(fabric), names, label, args, umad.changed, umad.lanes)
+        yield _Asked(umad, ports, names, label, args, umad.changed, umad.lanes)
+
+
+def _some(ports: "Sequence[Port]") -> "Sequence[Port]":
+    """The same.
+
+    Raises:
+        Unavailable: there are none, as before a subnet manager has given LIDs.
+    """
+    if not ports:
+        raise Unavailable("no switch of this fabric has a LID: does a subnet manager run?")
+    return ports
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -231,13 +244,13 @@ def _check(args: argparse.Namespace) -> None:
 
 def _sweep(args: argparse.Namespace) -> int:
     from weir.observe.infiniband import collect
-    from weir.observe.infiniband.report import Waits
+    from weir.observe.infiniband.report import Waits, none_answered
 
     if args.count < (1 if args.out else 2):
         raise BadInput("--count wants two sweeps or more: a counter says nothing, its growth does")
     output.is_the_work()
     with _asked(args) as asked, _kept(args.out) as keep:
-        waits, done, code = Waits(), 0, 0
+        waits, done, code, is_silent = Waits(), 0, 0, True
         begin_ns: int | None = None
         ends = (asked.backend, asked.ports, args.count, args.every, asked.names)
         try:
@@ -247,6 +260,7 @@ def _sweep(args: argparse.Namespace) -> int:
                 rows["round_ns"] = begin_ns
                 waits.add(rows)
                 keep(rows)
+                is_silent &= none_answered(rows)
                 done += 1
         except KeyboardInterrupt:
             code, keep.is_over = _INTERRUPTED, True
@@ -255,6 +269,8 @@ def _sweep(args: argparse.Namespace) -> int:
             found = waits.found(asked.ports)
             lanes = _lanes(found, asked) if args.lanes and not code else None
             _show(found, asked, args, lanes, is_partial=code > 0)
+            if is_silent and not code:
+                raise Unavailable(f"none of {len(rows)} ports answered")
     return code
 
 

@@ -8,6 +8,7 @@ import io
 import math
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from wsgiref.simple_server import WSGIRequestHandler
 
@@ -32,11 +33,11 @@ class Exporter(Collector):
     def __init__(self, label: Callable[[Port], str]) -> None:
         self._label = label
         self._found: Sequence[Waited] = ()
-        self._took_s = math.nan
+        self._took_s = self._at_s = math.nan
 
     def show(self, found: Sequence[Waited], took_s: float) -> None:
         """The ports from the sweep before to the last one, which took so long."""
-        self._found, self._took_s = found, took_s
+        self._found, self._took_s, self._at_s = found, took_s, time.time()
 
     def collect(self) -> Iterable[Metric]:
         """All metrics."""
@@ -59,7 +60,10 @@ class Exporter(Collector):
         took = GaugeMetricFamily("weir_fabric_sweep_seconds", "How long the last sweep took")
         if not math.isnan(self._took_s):
             took.add_metric((), self._took_s)
-        return (waited, lost, silent, took)
+        swept = GaugeMetricFamily("weir_fabric_swept_timestamp_seconds", "When the last one ended")
+        if not math.isnan(self._at_s):
+            swept.add_metric((), self._at_s)
+        return (waited, lost, silent, took, swept)
 
 
 @contextlib.contextmanager

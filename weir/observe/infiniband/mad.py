@@ -15,6 +15,7 @@ SUBNET_QUEUE_PAIR, SUBNET_QUEUE_KEY = 0, 0
 ADMINISTRATION_CLASS, ADMINISTRATION_VERSION = 3, 2
 GET, SET, REPORT, RESPONSE, REPORT_RESPONSE = 1, 2, 6, 0x81, 0x86
 NOTICE, INFORM_INFO = 2, 3
+CLASS_PORT_INFO = 0x01
 PORT_SAMPLES_CONTROL, PORT_COUNTERS, PORT_LANES_WAIT = 0x10, 0x12, 0x1C
 PORT_INFO = 0x15
 """What subnet management is asked for; the others here are performance management's."""
@@ -29,6 +30,8 @@ _PORT_SELECT, _COUNTER_SELECT_2 = _DATA + 1, _DATA + 18
 _XMIT_WAIT = struct.Struct(">I")
 _XMIT_WAIT_AT, _TICK_AT, _DOWNED_AT = _DATA + 40, _DATA + 2, _DATA + 7
 _STATE_AT, _STATE_BITS = _DATA + 32, 0xF
+_ABLE = struct.Struct(">H")
+_ABLE_AT, _COUNTS_WAITING = _DATA + 2, 1 << 12
 _LANES_WAIT = struct.Struct(f">{LANES}H")
 _LANES_WAIT_AT = _DATA + 4
 _ONLY_WAIT = 1
@@ -54,6 +57,7 @@ class Reply:
         lanes: of PortVLXmitWaitCounters, lane by lane.
         tick: of PortSamplesControl.
         state: of PortInfo: DOWN, or something else where there is a link.
+        counts_waiting: of ClassPortInfo: whether PortCounters' PortXmitWait means anything there.
     """
 
     transaction: int
@@ -64,6 +68,7 @@ class Reply:
     lanes: tuple[int, ...]
     tick: int
     state: int
+    counts_waiting: bool
 
 
 def request(transaction: int, attribute: int, port: int, *, resets: bool = False) -> bytes:
@@ -112,6 +117,7 @@ def reply(mad: bytes) -> Reply:
     """What an answer says."""
     _, _, _, _, status, _, transaction, attribute, _, _ = _HEADER.unpack_from(mad)
     (wait,) = _XMIT_WAIT.unpack_from(mad, _XMIT_WAIT_AT)
+    (able,) = _ABLE.unpack_from(mad, _ABLE_AT)
     return Reply(
         transaction & 0xFFFFFFFF,
         status & 0x7FFF,
@@ -121,4 +127,5 @@ def reply(mad: bytes) -> Reply:
         _LANES_WAIT.unpack_from(mad, _LANES_WAIT_AT),
         mad[_TICK_AT],
         mad[_STATE_AT] & _STATE_BITS,
+        bool(able & _COUNTS_WAITING),
     )

@@ -63,7 +63,7 @@ class Flag(enum.StrEnum):
     ETHERNET = "ethernet"
     """The port speaks Ethernet, which knows no credits."""
     UNSUPPORTED = "unsupported"
-    """The port does not count."""
+    """The port does not count, or its switch says that it does not."""
     TICK_ASSUMED = "tick-assumed"
     """The value counts, but its unit is that of the link's speed, not told by the port."""
 

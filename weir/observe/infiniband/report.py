@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from weir.observe.infiniband.asking import Names, Port
-from weir.observe.infiniband.records import Rows
+from weir.observe.infiniband.records import Flag, Rows
 from weir.observe.infiniband.statistics import Category, Tally, box
 from weir.observe.infiniband.waiting import Reason, intervals
 from weir.terminal import Column, Table
@@ -139,6 +139,13 @@ def _why(rows: Rows, first: np.ndarray, reason: Reason) -> str:
 def flags_told(found: Sequence[Waited]) -> dict[str, int]:
     """How many ports say nothing, by why."""
     return dict(Counter(one.reason for one in found if one.reason).most_common())
+
+
+def none_answered(rows: Rows) -> bool:
+    """Whether ports were asked, and none of them said anything."""
+    is_missing = np.char.find(rows["flags"], Flag.MISSING) >= 0
+    is_down = np.char.find(rows["flags"], Flag.DOWN) >= 0
+    return bool(is_missing.any() and (is_missing | is_down).all())
 
 
 def named(rows: Rows, names: Names) -> Rows:

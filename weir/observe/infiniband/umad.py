@@ -107,6 +107,8 @@ class Umad:
         self._umad = _library()
         self._window = window
         self._ticks: dict[tuple[int, int], int | None] = {}
+        self._counts: dict[int, bool] = {}
+        self._unheard: set[tuple[int, int] | int] = set()
         self._downed: dict[tuple[int, int], int] = {}
         self._has_changed = False
         # The agent that is told of notices: none yet, or negative where there is none to be had.
@@ -162,9 +164,9 @@ class Umad:
         time.sleep(seconds)
 
     def ask(self, ports: Sequence[Port]) -> list[Answer]:
-        """Asks all ports for their counter of waiting, and those not yet known for their tick."""
+        """Asks all ports for their counter of waiting, and those not yet known what it means."""
         self._ports = ports
-        self._learn_ticks(ports)
+        self._learn(ports)
         up = [port for port in ports if port.is_up]
         found = iter(self._exchange([_Query(port, mad.PORT_COUNTERS) for port in up]))
         now = self.now_ns()
@@ -260,14 +262,26 @@ class Umad:
         (lid,) = _SENDER.unpack_from(self._buffer, _SENDER_AT)
         self._post(agent, lid, mad.noticed(datagram), 0, 0)
 
-    def _learn_ticks(self, ports: Sequence[Port]) -> None:
-        """Asks each port once; what does not answer, or not this, is not asked again."""
-        new = [one for one in ports if one.is_up and (one.lid, one.number) not in self._ticks]
+    def _learn(self, ports: Sequence[Port]) -> None:
+        """Asks each port for its tick, and each switch whether it counts waiting, once.
+
+        Who does not answer is taken for one that counts, with an assumed tick, and is asked again
+        when it has answered something.
+        """
+        up = [port for port in ports if port.is_up]
+        new = [one for one in up if (one.lid, one.number) not in self._ticks]
+        first = {one.lid: one for one in up if one.lid not in self._counts}
         queries = [_Query(port, mad.PORT_SAMPLES_CONTROL) for port in new]
-        for port, found in zip(new, self._exchange(queries), strict=True):
-            is_told = found.reply is not None and found.reply.status == 0
-            told = found.reply.tick if found.reply is not None and is_told else None
-            self._ticks[port.lid, port.number] = told
+        queries += [_Query(port, mad.CLASS_PORT_INFO) for port in first.values()]
+        for query, found in zip(queries, self._exchange(queries), strict=True):
+            lid, place = query.port.lid, (query.port.lid, query.port.number)
+            told = found.reply if found.reply is not None and found.reply.status == 0 else None
+            if query.attribute == mad.PORT_SAMPLES_CONTROL:
+                self._ticks[place] = None if told is None else told.tick
+            else:
+                self._counts[lid] = told is None or told.counts_waiting
+            if found.reply is None:
+                self._unheard.add(place if query.attribute == mad.PORT_SAMPLES_CONTROL else lid)
 
     def _answer(self, port: Port, found: _Found) -> Answer:
         told = self._ticks.get((port.lid, port.number))
@@ -284,7 +298,21 @@ class Umad:
             self._watch(port, found.reply.downed)
             if wait >= CLAMPED:
                 flags.add(Flag.CLAMPED)
+            # What a switch that does not count has there stands still, as that of a calm port does.
+            if not self._counts.get(port.lid, True):
+                flags.add(Flag.UNSUPPORTED)
+            self._heard(port)
         return Answer(found.asked_ns, found.took_ns, wait, tick, frozenset(flags))
+
+    def _heard(self, port: Port) -> None:
+        """It answers: what it did not say before is worth asking again."""
+        place = port.lid, port.number
+        if place in self._unheard:
+            self._unheard.remove(place)
+            del self._ticks[place]
+        if port.lid in self._unheard:
+            self._unheard.remove(port.lid)
+            del self._counts[port.lid]
 
     def _watch(self, port: Port, downed: int) -> None:
         """Sees that a link has gone down since its port was asked before."""
