@@ -3,7 +3,9 @@
 A grid of rates, delays and losses, as links of a lab with a queue of 100 ms. On each of them a file
 goes as `weir send` chooses, and under every control with 1 to 16 streams: a row's peer is the best
 of these, which nobody is told beforehand. What takes longer than the best before it is stopped.
-WEIR_BENCH_GRID=1 asks for the whole grid, which takes some three hours, WEIR_BENCH_GRID=50 or
+Where the choice takes at most a tenth longer than the line itself takes for so many bytes, no
+setting can show more: the line is the peer then, and no setting is tried.
+WEIR_BENCH_GRID=1 asks for the whole grid, which takes an hour or two, WEIR_BENCH_GRID=50 or
 50,200 for these rates; without it one rate and delay stand for all.
 
 WEIR_BENCH_PAIRS=1 asks one question of the whole grid, in some twenty minutes: where is what is
@@ -53,6 +55,10 @@ RANDOM = {
 }
 """What `LOSSES` lose: the share of packets, and losses for each where a burst counts once."""
 _PART_BYTES = 1 << 24  # at once: a generator gives less than 256 MiB
+ENOUGH = 1.10
+"""With at most so much of the line's own time a choice cannot be further from the best setting."""
+_PAYLOAD = 1448 / 1500
+"""What a full packet has of content."""
 PAIR_S = 6.0
 """A file of a pair takes plain sending so long at most."""
 SLOWER = 1.02
@@ -163,6 +169,12 @@ class _Path:
         self._carried = 0
 
     @property
+    def line_s(self) -> float:
+        """How long the file takes at the path's rate in full packets: nothing is faster."""
+        rate_bps = self._setting.rate_mbit_s * 1e6
+        return self._source.stat().st_size * 8 / (rate_bps * _PAYLOAD)
+
+    @property
     def share(self) -> float:
         """How much of the file the link had carried when it was last looked at."""
         return self._carried / self._source.stat().st_size
@@ -249,9 +261,12 @@ def _pair(setting: Setting, seed: int, count: int, folder: Path) -> dict[str, An
 
 
 def rows(setting: Setting, path: "_Path") -> Iterator[dict[str, Any]]:
-    """What was chosen beside the best fixed setting."""
+    """What was chosen beside the best fixed setting, or beside the line where that is enough."""
     # What most hosts have, whatever this one's default is.
     auto_s = path.seconds("--cca", "auto", "--fallback", "cubic")
+    if auto_s <= ENOUGH * path.line_s:
+        yield row(f"choice, {setting.name}: auto", "s", auto_s, "the line", path.line_s, 1)
+        return
     best, best_s = "none", LIMIT_S
     for control in CONTROLS:
         if control not in kernel_controls.offered():
