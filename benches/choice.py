@@ -3,8 +3,8 @@
 A grid of rates, delays and losses, as links of a lab with a queue of 100 ms. On each of them a file
 goes as `weir send` chooses, and under every control with 1 to 16 streams: a row's peer is the best
 of these, which nobody is told beforehand. What takes longer than the best before it is stopped.
-Where the choice takes at most a tenth longer than the line itself takes for so many bytes, no
-setting can show more: the line is the peer then, and no setting is tried.
+Where the choice takes at most a tenth longer than a file of one byte and the line itself take for
+so many bytes, no setting can be further ahead: these are the peer then, and none is tried.
 WEIR_BENCH_GRID=1 asks for the whole grid, which takes an hour or two, WEIR_BENCH_GRID=50 or
 50,200 for these rates; without it one rate and delay stand for all.
 
@@ -56,7 +56,8 @@ RANDOM = {
 """What `LOSSES` lose: the share of packets, and losses for each where a burst counts once."""
 _PART_BYTES = 1 << 24  # at once: a generator gives less than 256 MiB
 ENOUGH = 1.10
-"""With at most so much of the line's own time a choice cannot be further from the best setting."""
+"""With at most so much of the least time possible a choice is no further from the best setting."""
+LEAST = "a file of one byte, and the line for the rest"
 _PAYLOAD = 1448 / 1500
 """What a full packet has of content."""
 PAIR_S = 6.0
@@ -157,10 +158,12 @@ class _Path:
 
     def __init__(self, setting: Setting, seed: int, folder: Path, count: int | None = None) -> None:
         self._setting, self._seed, self._folder = setting, seed, folder
-        self._source = folder / "file"
+        self._source, self._byte = folder / "file", folder / "byte"
+        self._byte.write_bytes(b"1")
         if count is None:
             seconds = FILE_S / 4 if quick() else FILE_S
             count = round(seconds * setting.rate_mbit_s * 1e6 / 8)
+        self._count = count
         draw = random.Random(seed)
         with self._source.open("wb") as file:
             for begin in range(0, count, _PART_BYTES):
@@ -168,16 +171,18 @@ class _Path:
         self._numbers = itertools.count()
         self._carried = 0
 
-    @property
-    def line_s(self) -> float:
-        """How long the file takes at the path's rate in full packets: nothing is faster."""
-        rate_bps = self._setting.rate_mbit_s * 1e6
-        return self._source.stat().st_size * 8 / (rate_bps * _PAYLOAD)
+    def least_s(self) -> float:
+        """How long any setting takes at least: a file of one byte, and the line for all the others.
+
+        The line carries full packets at its rate.
+        """
+        rate_bps = self._setting.rate_mbit_s * 1e6 * _PAYLOAD
+        return self._seconds(self._byte, ("--cca", "cubic")) + 8 * self._count / rate_bps
 
     @property
     def share(self) -> float:
         """How much of the file the link had carried when it was last looked at."""
-        return self._carried / self._source.stat().st_size
+        return self._carried / self._count
 
     def seconds(self, *options: str, limit_s: float = LIMIT_S) -> float:
         """How long `weir send` takes with these options, every byte compared.
@@ -186,7 +191,9 @@ class _Path:
             TransferFailed: a file did not arrive as it was sent.
             Unavailable: it took longer than it may.
         """
+        return self._seconds(self._source, options, limit_s)
 
+    def _seconds(self, source: Path, options: Sequence[str], limit_s: float = LIMIT_S) -> float:
         def seen(_at_s: float, count: int) -> None:
             self._carried = count
 
@@ -194,8 +201,8 @@ class _Path:
         place.mkdir()
         with Lab.up(parse(self._setting.scenario(self._seed), "the path")) as lab:
             hosts = Hosts(lab, "near", "far", "path")
-            copied = copy(WeirSend(*options), hosts, self._source, place, seen, limit_s)
-        (place / "root" / self._source.name).unlink()
+            copied = copy(WeirSend(*options), hosts, source, place, seen, limit_s)
+        (place / "root" / source.name).unlink()
         return copied.seconds
 
 
@@ -261,11 +268,11 @@ def _pair(setting: Setting, seed: int, count: int, folder: Path) -> dict[str, An
 
 
 def rows(setting: Setting, path: "_Path") -> Iterator[dict[str, Any]]:
-    """What was chosen beside the best fixed setting, or beside the line where that is enough."""
+    """What was chosen beside the best fixed setting, or the least time where that is enough."""
     # What most hosts have, whatever this one's default is.
     auto_s = path.seconds("--cca", "auto", "--fallback", "cubic")
-    if auto_s <= ENOUGH * path.line_s:
-        yield row(f"choice, {setting.name}: auto", "s", auto_s, "the line", path.line_s, 1)
+    if auto_s <= ENOUGH * (least_s := path.least_s()):
+        yield row(f"choice, {setting.name}: auto", "s", auto_s, LEAST, least_s, 1)
         return
     best, best_s = "none", LIMIT_S
     for control in CONTROLS:
