@@ -305,6 +305,39 @@ def test_a_clip_at_half_of_its_data_has_half_the_quality(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["slow_motion_quality"] == 1
 
 
+def test_a_clip_that_the_desktop_did_not_send_has_no_quality(tmp_path, capsys):
+    """It was 0, and the command had succeeded."""
+    marks = [raw(S, udp(b"weir-start")), raw(3 * S, udp(b"weir-end"))]
+    sent = [raw(2 * S, tcp(900)), raw(2 * S + 1, tcp(900, 900, source="10.0.0.7"))]
+    before = [raw(S // 2, tcp(9000))]
+    for name, packets in (
+        ("both", [marks[0], *sent, marks[1]]),
+        ("early", [*before, *marks]),
+        ("other", [marks[0], *sent[1:], marks[1]]),
+    ):
+        (tmp_path / name).write_bytes(pcap(packets))
+    both, early, other = (str(tmp_path / name) for name in ("both", "early", "other"))
+    ends = ["--server", "10.0.0.1", "--client", "10.0.0.2"]
+    for normal, more in ((early, []), (early, ends), (other, ends)):
+        command = ["observe", "desktop", "video", normal, both, "--fps", "20", *more]
+        assert main(command) == 2
+        said = capsys.readouterr()
+        assert f"{normal} has nothing that 10.0.0.1 sent to 10.0.0.2 between" in said.err
+    command = ["observe", "desktop", "video", other, both, "--fps", "20", "--json"]
+    assert main(command) == 0
+    (doubt,) = json.loads(capsys.readouterr().out)["warnings"]
+    assert "10.0.0.7 sent to 10.0.0.2 and what 10.0.0.1 sent to 10.0.0.2" in doubt
+
+
+def test_a_clip_from_a_capture_that_is_cut_says_so(tmp_path, capsys):
+    path, whole = tmp_path / "clip", tmp_path / "whole"
+    marks = [raw(S, udp(b"weir-start")), raw(3 * S, udp(b"weir-end"))]
+    whole.write_bytes(pcap([marks[0], raw(2 * S, tcp(900)), marks[1]]))
+    path.write_bytes(pcap([marks[0], raw(2 * S, tcp(900)), marks[1], raw(4 * S, tcp(900))])[:-1])
+    assert main(["observe", "desktop", "video", str(path), str(whole), "--fps", "20"]) == 0
+    assert f"note: partial: {path}: the file ends" in " ".join(capsys.readouterr().out.split())
+
+
 def test_a_line_that_cannot_have_carried_what_came_is_doubted(tmp_path, capsys):
     """It was 16 864 s on the line of half a second, and -16 863.7 s were left."""
     passed = [(1, udp(b"weir-start one")), (1.1, tcp(1000, 0)), (1.5, tcp(1000, 1000))]

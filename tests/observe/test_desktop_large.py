@@ -194,7 +194,7 @@ def test_a_clip_ends_before_what_is_sent_with_its_marker(tmp_path):
     frames = [raw(at * MS, tcp(900)) for at in times]
     marks = [raw(1000 * MS, udp(b"weir-start")), raw(2000 * MS, udp(b"weir-end"))]
     path.write_bytes(pcap([*frames, *marks, raw(9000 * MS, udp(b"weir-start"))]))
-    found = video.of_file(path, Which(), 24.0)
+    _, _, found = video.of_file(path, Which(), 24.0)
     assert (found.bytes, found.seconds) == (2 * 954, 1.0)
 
 

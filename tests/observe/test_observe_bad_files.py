@@ -471,6 +471,23 @@ def test_records_are_not_completed_over_themselves(tmp_path, capsys):
     assert path.read_text() == GOOD
 
 
+def test_records_that_are_completed_in_part_have_no_name(tmp_path, capsys):
+    """The good ones before the damage took the place of what was there before."""
+    drawn, path, out = tmp_path / "some.net", tmp_path / "some.csv", tmp_path / "out.csv"
+    drawn.write_text(PAIR)
+    path.write_text(GOOD + "2,1,1,soon,0,0\n")
+    out.write_text("of before")
+    there = sorted(tmp_path.iterdir())
+    told(capsys, 2, "fabric", "classify", drawn, "--records", path, "--out", out)
+    assert (out.read_text(), sorted(tmp_path.iterdir())) == ("of before", there)
+    path.write_text(GOOD)
+    assert (
+        main(["observe", "fabric", "classify", *map(str, [drawn, "--records", path, "--out", out])])
+        == 0
+    )
+    assert out.read_text().startswith("kind,way,")
+
+
 # --- counter files ---
 
 

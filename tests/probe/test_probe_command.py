@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import re
+import resource
 import signal
 import statistics
 import subprocess
@@ -242,6 +243,36 @@ def test_an_interrupted_probing_leaves_a_whole_file_and_its_summary(port, tmp_pa
     assert events[-1]["turns"][0]["end_s"] < 60
     kept = duckdb.read_parquet(str(out)).fetchall()
     assert len(kept) == events[-1]["samples"] == len(events) - 2 >= 10
+
+
+def test_a_probing_that_is_killed_leaves_the_table_of_before(port, tmp_path):
+    """A table is none until it is whole: what had the name was lost, and nothing read the rest."""
+    out = tmp_path / "samples.parquet"
+    out.write_text("of before")
+    words = ["localhost", "--udp", port, "--rate", 50, "--seconds", 0, "--out", out, "--json"]
+    command = [WEIR, "probe", *map(str, words)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as probing:
+        for _ in range(5):
+            probing.stdout.readline()
+        probing.kill()
+    assert out.read_text() == "of before"
+
+
+def test_a_table_that_cannot_be_written_is_named_as_it_was_given(tmp_path):
+    for name, why in (("none/x.parquet", "No such file"), ("x.parquet", "Is a directory")):
+        (tmp_path / "x.parquet").mkdir(exist_ok=True)
+        with pytest.raises(BadInput, match=f"{name}: .*{why}"):
+            Record(tmp_path / name)
+    assert [one.name for one in tmp_path.iterdir()] == ["x.parquet"]
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    record = Record(tmp_path / "y.parquet")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))
+    try:
+        with pytest.raises(BadInput, match=r"/y\.parquet: File too large"):
+            record.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert [one.name for one in tmp_path.iterdir()] == ["x.parquet"]
 
 
 @pytest.mark.parametrize(

@@ -334,7 +334,7 @@ def _video(args: argparse.Namespace) -> int:
     from weir.observe.desktop import video
 
     output.is_the_work()
-    normal, slow = (
+    (about, ends, normal), (slow_about, slow_ends, slow) = (
         video.of_file(file, _which(args), float(number(name, fps)))
         for file, name, fps in (
             (args.normal, "--fps", args.fps),
@@ -342,11 +342,19 @@ def _video(args: argparse.Namespace) -> int:
         )
     )
     quality = video.slow_motion_quality(normal, slow)
+    read = (about, slow_about)
+    doubts = [f"partial: {file.name}: {file.cut}" for file in read if file.cut]
+    doubts += [one for file in read for one in file.warnings]
+    if ends != slow_ends:
+        told = " and ".join(f"what {one} sent to {other}" for one, other in (ends, slow_ends))
+        doubts.append(f"compared are {told}: give --server and --client if one is not the desktop")
     if args.json:
         both = {"normal_bytes": normal.bytes, "slow_bytes": slow.bytes}
-        print(output.json_line({"slow_motion_quality": quality, **both}))
-    else:
-        print(f"slow-motion video quality: {quality:.3f}")
+        print(output.json_line({"slow_motion_quality": quality, **both, "warnings": doubts}))
+        return 0
+    for doubt in doubts:
+        print(f"note: {doubt}")
+    print(f"slow-motion video quality: {quality:.3f}")
     return 0
 
 

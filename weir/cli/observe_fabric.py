@@ -426,7 +426,7 @@ def _classify(args: argparse.Namespace) -> int:
     if args.records is None:
         output.is_the_work()
     elif _is_same(args.records, args.out):
-        raise BadInput(f"--out {args.out} is --records itself, and would be emptied first")
+        raise BadInput(f"--out {args.out} is --records itself: what was measured is kept as it is")
     fabric = dump.load(args.dump)
     found = roles.classified(fabric, args.subsystems)
     if args.records is not None:
@@ -461,7 +461,7 @@ def _complete(fabric: "Fabric", found: Any, args: argparse.Namespace) -> None:
     from weir.observe.infiniband.asking import Names
 
     names = Names(fabric, found)
-    with _kept(args.out) as keep:
+    with _kept(args.out, grows=False) as keep:
         for rows in records.read(args.records, told_cut=_cut):
             keep(report.named(rows, names))
 
@@ -549,25 +549,29 @@ class _Keep:
 
 
 @contextlib.contextmanager
-def _kept(path: Path | None) -> "Iterator[_Keep]":
-    from weir.files import written
+def _kept(path: Path | None, *, grows: bool = True) -> "Iterator[_Keep]":
+    """Where rows go: a file that is read while it grows, or one that is there when it is whole."""
+    from weir.files import whole, written
 
     keep = _Keep()
     if path is None:
         yield keep
         return
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
-        raw = written(descriptor, lambda: keep.is_over)
-    except OSError as error:
-        raise BadInput(f"--out {path}: {error.strerror}") from None
-    try:
-        with io.TextIOWrapper(io.BufferedWriter(raw), "utf-8", newline="") as stream:
-            yield keep.to(stream)
-    except OSError as error:
-        kind = Unavailable if isinstance(error, TimeoutError) else BadInput
-        said = f"{error.strerror}; what was written before that is kept"
-        raise kind(f"--out {path}: {said}") from None
+    kept = "; what was written before that is kept"
+    with contextlib.ExitStack() as stack:
+        try:
+            place = path if grows else stack.enter_context(whole(path))
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+            raw = written(os.open(place, flags, 0o666), lambda: keep.is_over)
+        except OSError as error:
+            raise BadInput(f"--out {path}: {error.strerror}") from None
+        try:
+            with io.TextIOWrapper(io.BufferedWriter(raw), "utf-8", newline="") as stream:
+                yield keep.to(stream)
+        except OSError as error:
+            kind = Unavailable if isinstance(error, TimeoutError) else BadInput
+            said = f"{error.strerror}{kept if grows else ''}"
+            raise kind(f"--out {path}: {said}") from None
 
 
 def _percent(share: float) -> str:

@@ -1,11 +1,13 @@
 """Samples as a file: CSV or Parquet, by its suffix; `docs/probe.md` explains the columns."""
 
+import contextlib
 import csv
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Protocol, Self
 
+from weir import files
 from weir._core import ParquetTable
 from weir.errors import BadInput
 from weir.probe.sample import Sample
@@ -94,6 +96,8 @@ class _Csv:
 class Record:
     """A file that takes samples; `close` makes it whole.
 
+    CSV is read while it grows. Parquet is nothing until it is whole, and has its name then.
+
     Args:
         path: ends with `.csv` or `.parquet`.
 
@@ -103,13 +107,17 @@ class Record:
 
     def __init__(self, path: Path) -> None:
         kinds = [("t_s", "real"), *((name, kind) for name, kind, _ in COLUMNS)]
-        self._path = path
+        self._path = self._place = path
+        self._name = contextlib.ExitStack()
         try:
             match path.suffix.lower():
                 case ".csv":
                     self._file: _File = _Csv(path, [name for name, _ in kinds])
                 case ".parquet":
-                    self._file = ParquetTable(path, kinds)
+                    with contextlib.ExitStack() as named, self._told():
+                        self._place = named.enter_context(files.whole(path))
+                        self._file = ParquetTable(self._place, kinds)
+                        self._name = named.pop_all()
                 case suffix:
                     ends = f"ends with {suffix}" if suffix else "has no suffix"
                     raise BadInput(f"{path} {ends}; .csv and .parquet are possible")
@@ -122,10 +130,8 @@ class Record:
         Raises:
             BadInput: the file cannot be written any more.
         """
-        try:
+        with self._told():
             self._file.append(list(row(sample, begin_ns).values()))
-        except OSError as error:
-            raise BadInput(f"{self._path}: {error.strerror}") from None
 
     def close(self) -> None:
         """Makes the file whole.
@@ -133,10 +139,18 @@ class Record:
         Raises:
             BadInput: it cannot be written any more.
         """
-        try:
+        with self._told(), self._name:
             self._file.close()
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        """Calls the file as whoever named it does."""
+        try:
+            yield
         except OSError as error:
             raise BadInput(f"{self._path}: {error.strerror}") from None
+        except BadInput as error:
+            raise BadInput(str(error).replace(str(self._place), str(self._path))) from None
 
     def __enter__(self) -> Self:
         return self

@@ -65,11 +65,17 @@ def played(packets: Iterable[Packet], begin_ns: int, end_ns: int, ideal_fps: flo
     return Playback(count, (end_ns - begin_ns) / 1e9, ideal_fps)
 
 
-def of_file(path: Path, which: Which, ideal_fps: float) -> Playback:
+def of_file(
+    path: Path, which: Which, ideal_fps: float
+) -> tuple[Capture, tuple[Address, Address], Playback]:
     """A playing from its markers, start to end, by a capture that may be larger than memory.
 
+    Returns:
+        What is in the file, server and client, and the playing.
+
     Raises:
-        BadInput: the file cannot be read, is no capture, or has no markers of begin and end.
+        BadInput: the file cannot be read, is no capture, has no markers of begin and end, or
+            nothing that the server sent between them.
     """
     about, markers = Capture(str(path)), Markers(which.marker_port)
     counted: Counter[tuple[Address, Address]] = Counter()
@@ -84,4 +90,10 @@ def of_file(path: Path, which: Which, ideal_fps: float) -> Playback:
         why = about.cut or "weir observe desktop mark end"
         raise BadInput(f"{path} has no marker that ends the clip: {why}")
     seconds = (task.end_ns - task.begin_ns) / 1e9
-    return Playback(counted[which.chosen(about)], seconds, ideal_fps)
+    server, client = which.chosen(about)
+    if not counted[server, client]:
+        raise BadInput(
+            f"{path} has nothing that {server} sent to {client} between the clip's markers; are "
+            "these the desktop's (--server, --client, --port)?"
+        )
+    return about, (server, client), Playback(counted[server, client], seconds, ideal_fps)
