@@ -76,7 +76,26 @@ class Cluster:
 
     def kill(self):
         """kill -9 of the server."""
-        os.kill(int((self.data / "postmaster.pid").read_text().split()[0]), signal.SIGKILL)
+        os.kill(self._server(), signal.SIGKILL)
+
+    def pause(self):
+        """Has the server and its children stand still; the kernel goes on answering for them."""
+        os.kill(self._server(), signal.SIGSTOP)
+        self._signal_children(signal.SIGSTOP)
+
+    def resume(self):
+        """Has them go on."""
+        self._signal_children(signal.SIGCONT)
+        os.kill(self._server(), signal.SIGCONT)
+
+    def _signal_children(self, number):
+        server = self._server()
+        children = Path(f"/proc/{server}/task/{server}/children").read_text()
+        for child in children.split():
+            os.kill(int(child), number)
+
+    def _server(self):
+        return int((self.data / "postmaster.pid").read_text().split()[0])
 
     def promote(self):
         """Makes a follower the one that can be written."""

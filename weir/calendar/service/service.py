@@ -10,12 +10,13 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from weir.calendar.clock import NS_PER_S, ClockChange, Source
 from weir.calendar.compact import compact_json
@@ -46,6 +47,8 @@ from weir.errors import Unavailable, WeirError
 
 log = logging.getLogger(__name__)
 
+Found = TypeVar("Found")
+
 TICK_S = 0.25
 CHECKPOINT_S = 1.0
 # Without a tick made durable for so long the service is not healthy.
@@ -57,6 +60,12 @@ REPEAT_S = 30.0
 # Readers of events, with all tokens and with one.
 READERS_MAX = 1_000
 READERS_PER_TOKEN_MAX = 256
+# So long somebody waits for what is read in the store; threads are few, and each may wait.
+READ_S = 15.0
+# Where the store took longer than this to fail, it does not answer those who came meanwhile either.
+STORE_AWAY_S = 1.0
+# Told to stop, the service waits for its store so long.
+STOP_S = 5.0
 # How often the event loop is looked at, and by how much it may be late before agents are given
 # that time: what they sent meanwhile has arrived, but nobody has read it.
 LOOK_S = 0.1
@@ -130,6 +139,9 @@ class Service:
     async def stop(self) -> None:
         """Answers what waits, saves the engine's state and closes every stream."""
         self.close_streams()
+        impatience = threading.Timer(STOP_S, self._give_store_up)
+        impatience.daemon = True
+        impatience.start()
         tasks = [*self._tasks, *([self._scribing] if self._scribing else [])]
         for task in tasks:
             task.cancel()
@@ -139,11 +151,20 @@ class Service:
         for _, future in self._backlog.empty():
             _fail(future, unavailable("the calendar is stopping"))
         if self.failure is None:
-            with contextlib.suppress(WeirError):
+            try:
                 await self._in_thread(self._keeper.save)
+            except WeirError as error:
+                log.warning("the plan was not saved, so the next start takes longer: %s", error)
         self._thread.shutdown()
         self._scribe.shutdown()
         self._store.close()
+        impatience.cancel()
+        # Whoever still reads would not be answered.
+        self._store.wait_no_more()
+
+    def _give_store_up(self) -> None:
+        log.warning("store %s does not answer, and the calendar ends without it", self._store.name)
+        self._store.wait_no_more()
 
     @property
     def healthy(self) -> bool:
@@ -248,13 +269,13 @@ class Service:
     async def find(self, identifier: str) -> Transfer | None:
         """A transfer, active or finished."""
         known = self.active.get(identifier) or self._recent.get(identifier)
-        return known or await asyncio.to_thread(self._store.find, identifier)
+        return known or await self._read(self._store.find, identifier)
 
     async def find_key(self, owner: str, idempotency_key: str | None) -> Transfer | None:
         """The transfer that an owner submitted under a key, active or finished."""
         if idempotency_key is None:
             return None
-        return await asyncio.to_thread(self._store.find_key, owner, idempotency_key)
+        return await self._read(self._store.find_key, owner, idempotency_key)
 
     async def page(
         self, states: Sequence[str], before: Transfer | None, count_max: int
@@ -265,19 +286,25 @@ class Service:
             found = list(itertools.islice(wanted, count_max))
             if len(found) == count_max or not self._forgotten:
                 return found
-        return await asyncio.to_thread(self._store.page, states, before, count_max)
+        return await self._read(self._store.page, states, before, count_max)
 
     async def why(self, identifier: str) -> dict[str, Any] | None:
         """Why a transfer stands as it does, or a request was refused; None if it is neither."""
         silent = self._silent()
-        return await asyncio.to_thread(lambda: why(self._store, self._known(silent), identifier))
+        return await self._read(lambda: why(self._store, self._known(silent), identifier))
 
     async def why_mine(self, owner: str, key: str | None) -> dict[str, Any] | None:
         """The same of what an owner asked for under a key, or of the owner's last refusal."""
         silent = self._silent()
-        return await asyncio.to_thread(
-            lambda: why_mine(self._store, self._known(silent), owner, key)
-        )
+        return await self._read(lambda: why_mine(self._store, self._known(silent), owner, key))
+
+    async def _read(self, call: Callable[..., Found], *args: Any) -> Found:
+        """What a call finds in the store, in a thread; `Problem` where that takes too long."""
+        try:
+            async with asyncio.timeout(READ_S):
+                return await asyncio.to_thread(call, *args)
+        except TimeoutError:
+            raise unavailable(f"store {self._store.name}: it does not answer") from None
 
     def _silent(self) -> frozenset[str]:
         return frozenset(self.registry.silent(self._hosts(), time.monotonic()))
@@ -528,10 +555,13 @@ class Service:
     async def _write_forever(self) -> None:
         while True:
             batch = await self._backlog.batch()
+            began_s = time.monotonic()
             try:
                 await self._follow()
                 await self._write(batch)
             except Problem as problem:
+                if time.monotonic() - began_s > STORE_AWAY_S:
+                    batch += self._backlog.empty()
                 for _, future in batch:
                     _fail(future, problem)
             except Exception as error:

@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Engine, make_url
 
+from weir.calendar.storage.patience import Patience
 from weir.errors import BadInput
 
 # How a dead connection to PostgreSQL is noticed: within some ten seconds.
@@ -58,14 +59,27 @@ def parsed(url: str) -> URL:
     return found
 
 
-def engine(url: URL) -> Engine:
-    """What opens connections to it; a commit that returns has reached the disk."""
+def engine(url: URL, patience: Patience | None = None) -> Engine:
+    """What opens connections to it; a commit that returns has reached the disk.
+
+    Those to PostgreSQL wait for the server as long as `patience` lasts.
+    """
     if url.get_backend_name() == "postgresql":
         options: dict[str, Any] = dict(_POSTGRES_OPTIONS)
         options["application_name"] = f"{SESSIONS} {secrets.token_hex(8)}"
         if has_several_hosts(url):
             options["connect_timeout"] = _SHORTEST_CONNECT_S
-        return sa.create_engine(url, pool_pre_ping=True, connect_args=options)
+        made = sa.create_engine(url, pool_pre_ping=True, connect_args=options)
+        # Who has SQLite need not load a driver.
+        from weir.calendar.storage import session
+
+        kept = patience or Patience()
+
+        @sa.event.listens_for(made, "do_connect")
+        def connect(_dialect: Any, _record: Any, args: Any, parameters: Any) -> Any:
+            return session.connect(kept, *args, **parameters)
+
+        return made
     made = sa.create_engine(url, connect_args={"timeout": 10})
 
     @sa.event.listens_for(made, "connect")

@@ -31,6 +31,7 @@ from weir.calendar.sse import stored_event_bytes
 from weir.calendar.storage import database
 from weir.calendar.storage.migrations import UnknownVersion, bring_up_to_date
 from weir.calendar.storage.ownership import DatabaseOwner, Fenced, FileOwner, Owner
+from weir.calendar.storage.patience import Patience
 from weir.calendar.storage.prepared import Prepared
 from weir.calendar.timetable import Timetable
 from weir.errors import BadInput, Unavailable, WeirError
@@ -164,7 +165,8 @@ class Store:
 
     def __init__(self, url: str) -> None:
         self.url = database.parsed(url)
-        self._engine = database.engine(self.url)
+        self._patience = Patience()
+        self._engine = database.engine(self.url, self._patience)
         dialect = self._engine.dialect
         self._insert_transfers, self._insert_steps, self._insert_events = (
             Prepared(_insert(table), dialect) for table in (_transfers, _steps, _events)
@@ -201,7 +203,8 @@ class Store:
         self._keeper = self._engine.connect()
         self._check_whole(self._keeper)
         try:
-            bring_up_to_date(self._keeper)
+            with self._patience.endless():
+                bring_up_to_date(self._keeper)
         except UnknownVersion as error:
             raise BadInput(
                 f"store {self.name}: it was made by another version of Weir ({error})"
@@ -233,6 +236,10 @@ class Store:
     def name(self) -> str:
         """The URL as it may be shown: without the password."""
         return database.shown(self.url)
+
+    def wait_no_more(self) -> None:
+        """Has whatever waits for the database fail, in every thread; for the end of a service."""
+        self._patience.end()
 
     def close(self, wrong: bool = False) -> None:
         """Releases the lock and all connections; with `wrong`, no trace of a file that is no store.
