@@ -305,6 +305,21 @@ def test_a_clip_at_half_of_its_data_has_half_the_quality(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["slow_motion_quality"] == 1
 
 
+@pytest.mark.parametrize(("end_s", "is_told"), [(1.05, False), (1.2, True)])
+def test_a_script_that_waits_longer_than_the_update_is_told(tmp_path, capsys, end_s, is_told):
+    """What is left of VD-DUT is less than nothing then."""
+    passed = [(1, udp(b"weir-start one")), (1.1, tcp(1000, 0)), (end_s, udp(b"weir-end"))]
+    path = tmp_path / "desktop.pcap"
+    path.write_bytes(pcap([raw(round(at_s * S), packet) for at_s, packet in sorted(passed)]))
+    assert main(["observe", "desktop", "dut", str(path), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["updates"][0]["rest_s"] < 0) == is_told
+    assert [one for one in told["warnings"] if "1 of 1 tasks were taken for done" in one] == (
+        told["warnings"]
+    )
+    assert bool(told["warnings"]) == is_told
+
+
 def test_a_clip_that_the_desktop_did_not_send_has_no_quality(tmp_path, capsys):
     """It was 0, and the command had succeeded."""
     marks = [raw(S, udp(b"weir-start")), raw(3 * S, udp(b"weir-end"))]

@@ -150,6 +150,11 @@ def _doubts(file: "Capture", found: "Sequence[Update]", line_bps: float) -> list
     if beyond := sum(dut.is_beyond(one, line_bps) for one in found):
         told = f"{beyond} of {len(found)} updates came faster than {rate(line_bps)} carries them"
         doubts.append(f"{told}: is that the line's rate, and the capture from behind it?")
+    times = [(one.server_s, one.dut_s) for one in found]
+    late = sum(server is not None and end is not None and server > end for server, end in times)
+    if late:
+        told = f"{late} of {len(found)} tasks were taken for done after their updates' last packets"
+        doubts.append(f"{told}: does the script wait too long, or is GAP too short?")
     return doubts
 
 

@@ -403,7 +403,8 @@ class Desktop:
             shown = json.loads(said_line(self._processes, self._painted))
             # A line that loses packets pauses for seconds: only the desktop knows what is the last.
             self._tell(screen, shown["number"])
-            found.append(Seen(shown, json.loads(said_line(self._processes, screen))))
+            seen = json.loads(said_line(self._processes, screen))
+            found.append(Seen(shown, seen, time.time_ns()))
             told(key)
         screen.stdin.close()
         screen.wait(LIMIT_S)
@@ -488,10 +489,11 @@ def said_line(processes: Processes, process: "subprocess.Popen[str]") -> str:
 
 @dataclass(frozen=True)
 class Seen:
-    """What the card and the screen say of a task."""
+    """What the card and the screen say of a task, and when the screen had said it."""
 
     card: dict[str, Any]
     screen: dict[str, Any]
+    told_ns: int
 
 
 def _joined(
@@ -500,6 +502,9 @@ def _joined(
     """With what the packets tell."""
     if len(tasks) != len(seen):
         raise Unavailable(f"{len(tasks)} markers of {len(seen)} tasks were captured")
+    # Nothing that is sent when the last one is over is its own: RDP takes its leave.
+    over_ns = max((one.told_ns for one in seen), default=0)
+    sent = [one for one in sent if one.at_ns < over_ns]
     updates = dut.updates(sent, tasks, rule, until_ns)
     patient = dut.updates(sent, tasks, Rule(rule.size, PATIENT_NS), until_ns)
     each = zip(seen, updates, patient, strict=True)

@@ -12,14 +12,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from studies.rig.desktop import card, lossy, page, recorder, watcher
-from studies.rig.desktop.lossy import DESKTOP, KEEPER, SCREEN, VNC, Desktop, Line, Measured
+from studies.rig.desktop.lossy import DESKTOP, KEEPER, RDP, SCREEN, VNC, Desktop, Line, Measured
 from studies.rig.processes import module_command
-from weir.errors import Unsupported
+from weir.errors import BadInput, Unsupported
 
 PICTURE, TURN = "i", "p"
 """The keys of what there is to do."""
 _PROGRAMS = {"twm": "twm", "chromium": "chromium", "xdotool": "xdotool"}
 """Each with the Debian package that has it."""
+_EXACT = (VNC, RDP)
 # Whatever is shown has the whole screen. Without these fonts the server would need a package.
 _TWM = """RandomPlacement
 NoTitle
@@ -41,12 +42,12 @@ _FLAGS = (
 )
 
 
-def missing() -> str | None:
+def missing(protocol: str = VNC) -> str | None:
     """What is needed and this machine lacks, with the way to it; None if nothing."""
     for program, package in _PROGRAMS.items():
         if shutil.which(program) is None:
             return f"{program} is not installed: apt-get install {package}"
-    return lossy.missing(VNC)
+    return lossy.missing(protocol)
 
 
 def carry_out(
@@ -56,8 +57,9 @@ def carry_out(
     told: Callable[[str], None] = lambda key: None,
     *,
     name: str | None = None,
+    protocol: str = VNC,
 ) -> list[Measured]:
-    """Does the tasks of a plan by VNC, one after another.
+    """Does the tasks of a plan, one after another.
 
     No marker says when a task ended (`Measured.marker`); `server` is when the X server was last
     painted to.
@@ -68,16 +70,20 @@ def carry_out(
         seed: of the loss and of the pictures.
         told: is given the key of each task that is done.
         name: of the lab.
+        protocol: `VNC` or `RDP`, whose screens have every pixel as the desktop has it.
 
     Raises:
+        BadInput: another protocol: what is packed with loss is never just what the desktop shows.
         Unsupported: this machine has no labs, or lacks a program; says which.
         Unavailable: a program ended before its time.
     """
-    lacking = missing()
+    if protocol not in _EXACT:
+        raise BadInput(f"protocol {protocol}: {' or '.join(_EXACT)}")
+    lacking = missing(protocol)
     if lacking is not None:
         raise Unsupported(lacking)
-    plans = [(plan, [lossy.PAUSES_S[VNC]] * len(plan))]
-    (found,) = lossy.carried_out(plans, line, seed, told, 1.0, name, VNC, kind=_Programs)
+    plans = [(plan, [lossy.PAUSES_S[protocol]] * len(plan))]
+    (found,) = lossy.carried_out(plans, line, seed, told, 1.0, name, protocol, kind=_Programs)
     return found
 
 
@@ -115,7 +121,11 @@ class _Programs(Desktop):
         self._tell(self._painted, key)
 
     def _screen(self, plan: str, pauses: Sequence[float]) -> "subprocess.Popen[str]":
-        where = self._lab.address(DESKTOP), str(self._vnc_port)
+        host, is_near = self._lab.address(DESKTOP), self._protocol == RDP
+        if is_near:
+            self._show(host)
+            host = "127.0.0.1"
+        where = host, str(self._vnc_port), "near" if is_near else "far"
         times = ",".join(f"{one:.3f}" for one in pauses)
         return self._processes.start(
             self._name("screen"),

@@ -1,6 +1,7 @@
 """A screen that says since when it has shown what the desktop shows, whatever that is.
 
-`python -m studies.rig.desktop.watcher HOST PORT PAUSES`: by VNC. It says in a line of JSON when it
+`python -m studies.rig.desktop.watcher HOST PORT WHERE PAUSES`: by VNC, from a server that is `far`
+or, on the same host, what shows a desktop by RDP, `near`. It says in a line of JSON when it
 has seen the desktop. Then each line of the standard input is the digest of what the desktop shows
 in the end; once the screen shows that and has been still for the next of PAUSES (s, with commas
 between), a line of JSON tells when its pixels last changed.
@@ -82,9 +83,9 @@ class Watcher:
 
 def main(arguments: list[str]) -> None:
     """Says what it is asked for; ends with the questions."""
-    host, port, told = arguments
+    host, port, where, told = arguments
     pauses = [float(one) for one in told.split(",")]
-    watcher = Watcher(lambda changed: by_vnc(host, int(port), changed, is_near=False))
+    watcher = Watcher(lambda changed: by_vnc(host, int(port), changed, where == "near"))
     watcher.until_there(pauses[0])
     write_json({"ready": True})
     for line, pause_s in zip(sys.stdin, pauses, strict=False):

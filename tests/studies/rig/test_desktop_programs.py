@@ -15,8 +15,8 @@ import pytest
 from rig import lab_lacks
 
 from studies.rig.desktop import card, page, pictures, programs, recorder, watcher
-from studies.rig.desktop.lossy import Line
-from weir.errors import Unavailable, Unsupported
+from studies.rig.desktop.lossy import RDP, RTP, Line
+from weir.errors import BadInput, Unavailable, Unsupported
 
 needs_programs = pytest.mark.skipif(programs.missing() is not None, reason=str(programs.missing()))
 needs_lab = pytest.mark.skipif(lab_lacks() is not None, reason=str(lab_lacks()))
@@ -225,6 +225,22 @@ def test_packets_tell_when_the_browsers_picture_was_there():
     # The scene turns for 0.8 s; it is seen to.
     assert found[1].screen > 0.8
     assert found[1].frames > found[0].frames
+
+
+@pytest.mark.skipif(programs.missing(RDP) is not None, reason=str(programs.missing(RDP)))
+@needs_lab
+@pytest.mark.alone
+def test_packets_tell_when_the_browsers_picture_was_there_by_rdp():
+    """Every pixel is the desktop's own: else the screen would never be there."""
+    (found,) = programs.carry_out("i", Line(), 3, name="desktop-programs-rdp", protocol=RDP)
+    assert abs(found.error_s) < 1 / 60
+    assert 0 < found.server < found.screen
+    assert found.bytes > 100_000
+
+
+def test_what_is_packed_with_loss_is_no_screen_to_compare():
+    with pytest.raises(BadInput, match="protocol rtp: vnc or rdp"):
+        programs.carry_out("i", Line(), 1, protocol=RTP)
 
 
 class Ended:

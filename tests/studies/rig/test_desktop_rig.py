@@ -10,6 +10,7 @@ import sys
 import textwrap
 import threading
 import zlib
+from ipaddress import ip_address
 from pathlib import Path
 
 import numpy as np
@@ -23,10 +24,26 @@ from studies.rig.workspace import open_workspace
 from weir.errors import Unavailable
 from weir.lab import rundir
 from weir.observe.desktop import speech
+from weir.observe.desktop.capture import Packet
+from weir.observe.desktop.dut import Task
 
 needs_lab = pytest.mark.skipif(lab_lacks() is not None, reason=str(lab_lacks()))
 needs_gstreamer = pytest.mark.skipif(rtp.missing() is not None, reason=str(rtp.missing()))
 needs_desktop = pytest.mark.skipif(lossy.missing() is not None, reason=str(lossy.missing()))
+
+
+def test_what_is_sent_when_the_last_task_is_over_is_not_its_own():
+    """RDP takes its leave 2.4 s after the last picture, which a GAP of 10 s took for part of it."""
+    ends = ip_address("10.0.0.1"), ip_address("10.0.0.2")
+    ms = 1_000_000
+    sent = [Packet(at * ms, 900, *ends, 6) for at in (100, 200, 2600)]
+    shown = {"key": "p", "begin_ns": 0, "end_ns": 50 * ms}
+    told = {"whole_ns": 201 * ms, "waited_ns": 0, "frames": 1}
+    for over_ms, last_s in ((2500, 0.2), (2700, 2.6)):
+        seen = [lossy.Seen(shown, told, over_ms * ms)]
+        rule = lossy.RULES[lossy.RDP]
+        (found,) = lossy._joined(seen, sent, [Task(0)], rule, 2600 * ms)
+        assert (found.dut, found.patient_dut) == (0.2, last_s)
 
 
 @pytest.mark.parametrize("number", [1, 0x0F0, 0xABC, 4095])

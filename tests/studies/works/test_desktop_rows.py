@@ -249,9 +249,11 @@ def with_programs(times, server=0.03, late=0.001, cut=0.0):
     ]
 
 
-def test_programs_are_judged_by_pixels_and_by_what_the_server_knows(tmp_path):
-    row = ROWS["000-own-5.3-programs"]
+@pytest.mark.parametrize("by", ["vnc", "rdp"])
+def test_programs_are_judged_by_pixels_and_by_what_the_server_knows(tmp_path, by):
+    row = ROWS["000-own-5.3-programs" if by == "vnc" else "000-own-5.3-programs-rdp"]
     assert len(row.points(True)) == len(ch5_programs_live.LOSSES)
+    assert {one.arguments.get("protocol", "vnc") for one in row.points(True)} == {by}
     good = with_programs((0.1, 0.5, 2.0))
     outcome = row.judge(good)
     assert outcome.verdict == Verdict.OURS
