@@ -78,6 +78,26 @@ def test_no_link_leads_from_what_is_allowed_to_what_is_not(world):
         assert not stored(world, server, "ana", "ana/way/new")
 
 
+@pytest.mark.parametrize(("name", "asked"), [("", ""), ("data", "data/ana")])
+def test_no_client_is_told_where_a_server_has_its_root(world, name, asked):
+    """What cannot be sent is called as the client calls it, not by its place on the server."""
+    left_out = ".weir-0123456789abcdef.part"
+    (world / "root" / "ana" / left_out).write_text("in progress")
+    (world / "root" / "ana" / "loop").symlink_to("loop")
+    root = (name, world / "root") if name else world / "root"
+    grants = [Grant("ana", False, prefix="ana" if asked else "", root=name)]
+    own = f"{name}/ana".lstrip("/")
+    with Server([root], listen="127.0.0.1:0", keys=world / "keys", rights=grants) as server:
+        remote, keys = f"{place(server)}/{asked}", ["--keys", world / "ana"]
+        (world / "empty").mkdir()
+        for command in (["get", remote, world / "copy"], ["verify", f"{world}/empty/", remote]):
+            for more, what in ([], left_out), (["--copy-links"], "loop"):
+                found = weir(*command, *more, *keys)
+                said = found.stdout + found.stderr
+                assert found.returncode != 0 and f'"{own}/{what}"' in said, said
+                assert f"{world}/root" not in said
+
+
 def test_without_rights_every_certificate_may_do_what_the_roots_allow(world):
     with serving(world, None) as server:
         assert stored(world, server, "ben", "eve/new")

@@ -27,6 +27,9 @@ const AUTHORITY: &str = "ca.pem";
 const AUTHORITY_KEY: &str = "ca.key";
 /// Names and serial numbers that do not count any more, one a line.
 const REVOKED: &str = "revoked";
+/// In a key directory: a set that is being written, and a whole one that is not yet in place.
+const UNFINISHED: &str = ".weir-keys-unfinished";
+const SET: &str = ".weir-keys-set";
 /// The largest key or certificate file, which may have many authorities.
 const FILE_MAX: u64 = 16_000_000;
 /// The largest list of those that do not count: of millions.
@@ -48,6 +51,7 @@ pub enum Purpose {
 /// Creates a key directory: an authority, and certificates for a server and a client. Nothing
 /// that exists is overwritten.
 pub fn init(directory: &Path) -> Result<(), TransferError> {
+    settle(directory)?;
     if directory.join(AUTHORITY).exists() || directory.join(AUTHORITY_KEY).exists() {
         return Err(keys_error(directory, "they exist already; choose another directory"));
     }
@@ -84,6 +88,7 @@ pub fn issue(
     purpose: Purpose,
 ) -> Result<(), TransferError> {
     check_name(name)?;
+    settle(target)?;
     let key_text = read(authority, AUTHORITY_KEY)?;
     let ca_text = read(authority, AUTHORITY)?;
     let wrong = |error: rcgen::Error| keys_error(authority, &error);
@@ -176,7 +181,7 @@ pub fn show(directory: &Path) -> Result<Vec<(Purpose, Holder)>, TransferError> {
     let mut shown = Vec::new();
     for purpose in [Purpose::Server, Purpose::Client] {
         let name = format!("{}.pem", purpose.stem());
-        if !directory.join(&name).exists() {
+        if !place_of(directory, &name).exists() {
             continue;
         }
         let text = read(directory, &name)?;
@@ -338,26 +343,84 @@ impl KeyFile {
 
 /// Writes all of the files or none, in a directory that is made where there is none. Some of a set
 /// are of no use, and would be in the way of the next attempt.
+///
+/// They are written in a folder of their own, whose new name then makes them a set: whoever is
+/// killed before has made nothing, and what is left to do after it is done by the next one.
 fn write_all_new(directory: &Path, files: &[KeyFile]) -> Result<(), TransferError> {
     let was_there = directory.exists();
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
     made.map_err(|error| keys_error(directory, &error))?;
-    for (index, file) in files.iter().enumerate() {
-        let Err(error) = file.write(&directory.join(&file.name)) else { continue };
+    // Where the file system has no locks, two at a time are unlikely.
+    let alone = fs::File::open(directory).map_err(|error| keys_error(directory, &error))?;
+    let _ = alone.lock();
+    let written = prepare(directory, files).and_then(|()| settle(directory));
+    written.inspect_err(|_| {
         // What cannot be taken back either is told by the next attempt.
-        for written in &files[..index] {
-            let _ = fs::remove_file(directory.join(&written.name));
-        }
+        let _ = fs::remove_dir_all(directory.join(UNFINISHED));
         if !was_there {
             let _ = fs::remove_dir(directory);
         }
-        return Err(keys_error(directory, &format!("cannot write {}: {error}", file.name)));
+    })
+}
+
+/// Writes a set beside what is there, of which it has nothing.
+fn prepare(directory: &Path, files: &[KeyFile]) -> Result<(), TransferError> {
+    let unfinished = directory.join(UNFINISHED);
+    // What one that was killed had begun.
+    let _ = fs::remove_dir_all(&unfinished);
+    let wrong = |name: &str, error| keys_error(directory, &format!("cannot write {name}: {error}"));
+    let made = fs::DirBuilder::new().mode(0o700).create(&unfinished);
+    made.map_err(|error| wrong(UNFINISHED, error))?;
+    for file in files {
+        let name = &file.name;
+        let absent = match directory.join(name).symlink_metadata() {
+            Ok(_) => Err(rustix::io::Errno::EXIST.into()),
+            Err(_) => Ok(()),
+        };
+        let written = absent.and_then(|()| file.write(&unfinished.join(name)));
+        written.map_err(|error| wrong(name, error))?;
+    }
+    let renamed = sync(&unfinished).and_then(|()| fs::rename(&unfinished, directory.join(SET)));
+    renamed.and_then(|()| sync(directory)).map_err(|error| wrong(SET, error))
+}
+
+/// Puts the files of a whole set where they belong.
+fn settle(directory: &Path) -> Result<(), TransferError> {
+    let set = directory.join(SET);
+    let moved = move_all(&set, directory).and_then(|()| fs::remove_dir(&set));
+    match moved.and_then(|()| sync(directory)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(keys_error(directory, &format!("cannot put the files of {SET} in place: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn move_all(set: &Path, directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(set)? {
+        let entry = entry?;
+        let place = directory.join(entry.file_name());
+        if place.symlink_metadata().is_ok() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        fs::rename(entry.path(), place)?;
     }
     Ok(())
 }
 
+fn sync(directory: &Path) -> io::Result<()> {
+    fs::File::open(directory)?.sync_all()
+}
+
+/// Where a file of a key directory is, which may be in a set that is not yet in place.
+fn place_of(directory: &Path, name: &str) -> PathBuf {
+    let place = directory.join(name);
+    let waiting = directory.join(SET).join(name);
+    if !place.exists() && waiting.exists() { waiting } else { place }
+}
+
 fn read(directory: &Path, name: &str) -> Result<String, TransferError> {
-    read_regular(&directory.join(name), FILE_MAX).map_err(|error| {
+    read_regular(&place_of(directory, name), FILE_MAX).map_err(|error| {
         let hint = match error.kind() {
             io::ErrorKind::NotFound => "; `weir keys init` makes a set, `weir keys issue` adds one",
             _ => "",
@@ -384,4 +447,64 @@ fn read_regular(path: &Path, most_bytes: u64) -> io::Result<String> {
 fn keys_error(directory: &Path, reason: &(impl std::fmt::Display + ?Sized)) -> TransferError {
     let directory = directory.display().to_string();
     TransferError::Keys { directory, reason: reason.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAMES: [&str; 6] =
+        ["ca.key", "ca.pem", "client.key", "client.pem", "server.key", "server.pem"];
+
+    fn names(directory: &Path) -> Vec<String> {
+        let entries = fs::read_dir(directory).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn what_a_killed_one_had_not_finished_is_nothing() {
+        let top = tempfile::tempdir().unwrap();
+        let made = top.path().join("keys");
+        fs::create_dir_all(made.join(UNFINISHED)).unwrap();
+        fs::write(made.join(UNFINISHED).join("ca.key"), "half").unwrap();
+        assert!(client_config(&made).is_err());
+        init(&made).unwrap();
+        assert_eq!(names(&made), NAMES);
+        client_config(&made).unwrap();
+    }
+
+    #[test]
+    fn a_set_is_whole_however_many_of_its_files_were_put_in_place() {
+        for moved in 0..=NAMES.len() {
+            let top = tempfile::tempdir().unwrap();
+            let (made, other) = (top.path().join("keys"), top.path().join("other"));
+            init(&made).unwrap();
+            // As whoever was killed there leaves it.
+            fs::create_dir(made.join(SET)).unwrap();
+            for name in &NAMES[moved..] {
+                fs::rename(made.join(name), made.join(SET).join(name)).unwrap();
+            }
+            server_config(&made).unwrap();
+            client_config(&made).unwrap();
+            assert_eq!(show(&made).unwrap().len(), 2);
+            issue(&made, &other, "dtn7", Purpose::Client).unwrap();
+            let again = init(&made).unwrap_err().to_string();
+            assert!(again.contains("exist already"), "{again}");
+            assert_eq!(names(&made), NAMES);
+        }
+    }
+
+    #[test]
+    fn nothing_takes_the_place_of_what_is_there() {
+        let top = tempfile::tempdir().unwrap();
+        let made = top.path().join("keys");
+        fs::create_dir_all(made.join(SET)).unwrap();
+        fs::write(made.join(SET).join("ca.key"), "of a set").unwrap();
+        fs::write(made.join("ca.key"), "somebody's").unwrap();
+        assert!(init(&made).is_err());
+        assert_eq!(fs::read_to_string(made.join("ca.key")).unwrap(), "somebody's");
+    }
 }

@@ -35,6 +35,9 @@ pub enum Confinement {
 pub struct Root {
     fd: OwnedFd,
     resolve: ResolveFlags,
+    /// Where it was when it was opened.
+    place: PathBuf,
+    /// What it is called to whoever is told of it.
     shown: PathBuf,
 }
 
@@ -51,27 +54,29 @@ impl Root {
             Confinement::Unlinked => ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS,
             Confinement::Open => ResolveFlags::empty(),
         };
-        Ok(Self { fd, resolve, shown: path.to_owned() })
+        Ok(Self { fd, resolve, place: path.to_owned(), shown: path.to_owned() })
+    }
+
+    /// The same directory, called by the name that peers have for it: where it is on this machine
+    /// is none of their business.
+    pub(crate) fn shown_as(self, name: &str) -> Self {
+        Self { shown: PathBuf::from(name), ..self }
     }
 
     /// The directory at `path` as a root of its own, below which no link is followed.
     pub(crate) fn below(&self, path: &RelativePath) -> io::Result<Self> {
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-        Ok(Self {
-            fd: self.directory(path)?,
-            resolve,
-            shown: self.shown.join(OsStr::from_bytes(path.as_bytes())),
-        })
+        self.within(path, ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS)
     }
 
     /// The directory at `path` as a root that nothing leads out of.
     pub(crate) fn beneath(&self, path: &RelativePath) -> io::Result<Self> {
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        Ok(Self {
-            fd: self.directory(path)?,
-            resolve,
-            shown: self.shown.join(OsStr::from_bytes(path.as_bytes())),
-        })
+        self.within(path, ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS)
+    }
+
+    fn within(&self, path: &RelativePath, resolve: ResolveFlags) -> io::Result<Self> {
+        let below = OsStr::from_bytes(path.as_bytes());
+        let (place, shown) = (self.place.join(below), self.shown.join(below));
+        Ok(Self { fd: self.directory(path)?, resolve, place, shown })
     }
 
     /// What tells this directory from all others: its device and inode.
@@ -82,7 +87,7 @@ impl Root {
     /// Whether this directory still stands at the path that it was opened by: it may have been
     /// moved or removed, or another be mounted over it. What cannot be looked at may.
     pub(crate) fn is_in_place(&self) -> bool {
-        let there = rustix::fs::stat(&self.shown).map(|stat| identity_of(&stat));
+        let there = rustix::fs::stat(&self.place).map(|stat| identity_of(&stat));
         self.identity().map_or(true, |mine| is_still(there, mine))
     }
 
@@ -103,10 +108,9 @@ impl Root {
     /// The path for people.
     pub fn show(&self, path: &RelativePath) -> String {
         let below = OsStr::from_bytes(path.as_bytes());
-        if path.is_empty() {
-            return printable_bytes(self.shown.as_os_str().as_bytes());
-        }
-        printable_bytes(self.shown.join(below).as_os_str().as_bytes())
+        let shown = if path.is_empty() { self.shown.clone() } else { self.shown.join(below) };
+        let bytes = shown.as_os_str().as_bytes();
+        printable_bytes(if bytes.is_empty() { b"." } else { bytes })
     }
 
     fn open_at(&self, path: &RelativePath, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {

@@ -30,7 +30,7 @@ pub struct Export {
 impl Export {
     /// Opens `directory` for serving.
     pub fn open(name: &str, directory: &Path, access: Access) -> Result<Self, TransferError> {
-        let root = Arc::new(Root::open(directory, Confinement::Beneath)?);
+        let root = Arc::new(Root::open(directory, Confinement::Beneath)?.shown_as(name));
         Ok(Self { name: name.to_owned(), root, access })
     }
 }
