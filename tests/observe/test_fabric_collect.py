@@ -267,6 +267,28 @@ def test_the_commands_over_counter_files(adapters, monkeypatch, capsys, tmp_path
     assert main(["observe", "fabric", "analyse", str(out), "--json"]) == 0
 
 
+def test_a_counter_that_ends_between_sweeps_is_told(adapters, monkeypatch, capsys):
+    monkeypatch.setattr(counter_files, "ROOT", adapters)
+    sleep, slept = counter_files.CounterFiles.sleep, []
+
+    def later(self, seconds):
+        slept.append(seconds)
+        if len(slept) % 2 == 0:
+            (adapters / "mlx5_0/ports/1" / COUNTER).write_text(f"{2**32 - 1}\n")
+        sleep(self, 0.001)
+
+    monkeypatch.setattr(counter_files.CounterFiles, "sleep", later)
+    sweep = ["observe", "fabric", "sweep", "--files", "--every", "0", "--count", "3"]
+    assert main(sweep) == 0
+    assert "; 1 not all the time: clamped" in " ".join(capsys.readouterr().out.split())
+    (adapters / "mlx5_0/ports/1" / COUNTER).write_text("17\n")
+    assert main([*sweep, "--json"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(one["port"], one["fitf"]) for one in lines if one["gaps"] == "clamped"] == [
+        ("mlx5_0/1", 0)
+    ]
+
+
 def test_plan_classify_and_analyse(tmp_path, capsys):
     drawn, found = tmp_path / "plan.net", tmp_path / "records.csv"
     assert main(["observe", "fabric", "plan", "--out", str(drawn)]) == 0

@@ -126,6 +126,27 @@ def test_what_waits_is_the_mean_of_all_pairs_of_sweeps():
     assert [one.fitf for one in found] == sorted((one.fitf for one in found), reverse=True)
 
 
+@pytest.mark.parametrize(
+    ("counters", "flags", "why"),
+    [
+        ([5, 5, 5, 5], {}, ""),
+        ([5, 5, 2**32 - 1, 2**32 - 1], {}, "clamped"),
+        ([5, 5, 0, 5], {2: "missing"}, "missing"),
+        ([5 * 10**9 // 22, 5 * 10**9 // 22, 0, 0], {}, "reset meanwhile"),
+        ([2**32 - 9, 2**32 - 9, 7, 7], {}, "went over the counter's end"),
+        ([5 * 10**8, 5 * 10**8, 4 * 10**8, 4 * 10**8], {}, "stepped back"),
+    ],
+)
+def test_a_port_that_says_nothing_part_of_the_time_is_not_calm_alone(counters, flags, why):
+    """The first two sweeps were calm, and nobody was told that the others said nothing."""
+    rows = rounds(counters, flags=flags)
+    (one,) = report.waited([rows[at : at + 1] for at in range(4)], [Port(7, 3, dump.FDR)])
+    assert (one.fitf, one.reason, one.gaps) == (0, "", why)
+    assert report.gaps_told([one]) == ({why: 1} if why else {})
+    (none,) = report.waited([rows[2:3], rows[2:3]], [Port(7, 3, dump.FDR)])
+    assert none.gaps == ""
+
+
 def test_sweeps_without_end_take_no_memory():
     """What is kept is one sweep and some sums, whoever counts them."""
     one, _ = swept(count=1, ports=20)

@@ -344,7 +344,7 @@ def _show(
     lanes: dict[tuple[int, int], list[float] | None] | None = None,
     is_partial: bool | None = None,
 ) -> None:
-    from weir.observe.infiniband.report import flags_told
+    from weir.observe.infiniband.report import flags_told, gaps_told
     from weir.terminal import Column, Table, console
 
     told = flags_told(found)
@@ -356,7 +356,7 @@ def _show(
             facts |= numbers
             if lanes is not None:
                 facts["lanes"] = lanes.get((one.port.lid, one.port.number))
-            facts["reason"] = one.reason
+            facts |= {"reason": one.reason, "gaps": one.gaps}
             if is_partial is not None:
                 facts["partial"] = is_partial
             print(output.json_line(facts), flush=True)
@@ -379,6 +379,8 @@ def _show(
     some = sum(one.fitf > 0 for one in found)
     print(f"{len(found)} ports: {some} waited, {counted - some} did not", end="")
     print("".join(f"; {count} {reason}" for reason, count in told.items()), end="")
+    gaps = gaps_told(found).items()
+    print("".join(f"; {count} not all the time: {why}" for why, count in gaps), end="")
     print("; partial" if is_partial else "", flush=True)
 
 

@@ -33,6 +33,7 @@ class Waited:
         lost_bps: what the link would have carried meanwhile; NaN if its speed is not known.
         ticks: by how many the counter grew; NaN as `fitf`.
         reason: why nothing can be said, in words; nothing if it can.
+        gaps: why it is not said of all the time, where it is of some; nothing if it is of all.
     """
 
     port: Port
@@ -42,6 +43,7 @@ class Waited:
     lost_bps: float
     ticks: float
     reason: str
+    gaps: str = ""
 
 
 @dataclass(slots=True)
@@ -54,7 +56,7 @@ class _Sum:
         pairs: that say something.
         fitf: theirs together.
         ticks: by how many the counter grew in them.
-        reason: why the first pair says nothing; nothing if it does.
+        reason: why the first pair that says nothing does not; nothing if all do.
     """
 
     kind: str
@@ -89,8 +91,11 @@ class Waits:
             key = int(row["lid"]), int(row["port"])
             value = pairs.fitf[begin:end]
             good = ~np.isnan(value)
-            reason = "" if good.any() else _why(rows, first, Reason(int(pairs.reason[begin])))
-            one = self._sums.setdefault(key, _Sum(str(row["kind"]), str(row["way"]), reason=reason))
+            one = self._sums.setdefault(key, _Sum(str(row["kind"]), str(row["way"])))
+            if not one.reason and not good.all():
+                bad = int(np.argmin(good))
+                why = Reason(int(pairs.reason[begin + bad]))
+                one.reason = _why(rows, first[bad : bad + 1], why)
             grown = rows["wait_ticks"][first + 1].astype(float) - rows["wait_ticks"][first]
             one.pairs += int(good.sum())
             one.fitf += float(value[good].sum())
@@ -99,7 +104,7 @@ class Waits:
     def found(self, ports: Sequence[Port]) -> list[Waited]:
         """Each of these ports that was asked twice, those that waited most first.
 
-        What is added up are the pairs of sweeps that say something.
+        What is added up are the pairs of sweeps that say something; that others do not is told.
         """
         known = {(port.lid, port.number): port for port in ports}
         found = []
@@ -110,9 +115,9 @@ class Waits:
             rate_bps = port.speed.rate_bps if port.speed else math.nan
             share = one.fitf / one.pairs if one.pairs else math.nan
             ticks = one.ticks if one.pairs else math.nan
-            reason = "" if one.pairs else one.reason
+            reason, gaps = ("", one.reason) if one.pairs else (one.reason, "")
             lost_bps = share * rate_bps
-            found.append(Waited(port, one.kind, one.way, share, lost_bps, ticks, reason))
+            found.append(Waited(port, one.kind, one.way, share, lost_bps, ticks, reason, gaps))
         return sorted(
             found, key=lambda one: -1.0 if math.isnan(one.fitf) else one.fitf, reverse=True
         )
@@ -139,6 +144,11 @@ def _why(rows: Rows, first: np.ndarray, reason: Reason) -> str:
 def flags_told(found: Sequence[Waited]) -> dict[str, int]:
     """How many ports say nothing, by why."""
     return dict(Counter(one.reason for one in found if one.reason).most_common())
+
+
+def gaps_told(found: Sequence[Waited]) -> dict[str, int]:
+    """How many ports say something, but not of all the time, by why."""
+    return dict(Counter(one.gaps for one in found if one.gaps).most_common())
 
 
 def none_answered(rows: Rows) -> bool:
