@@ -91,11 +91,24 @@ def test_a_sweep_that_nobody_answered_has_failed(switches, monkeypatch, capsys, 
     words = [*SWEEP, "--count", count, "--out", str(tmp_path / "kept.csv")]
     assert main(words) == 6
     told = capsys.readouterr()
-    assert "none of" in told.err and "ports answered" in told.err
+    assert "no port that was asked answered" in told.err
     *shown, failed = map(json.loads, told.out.splitlines())
-    assert "none of" in str(failed)
+    assert "no port" in str(failed)
     assert {one["reason"] for one in shown} == ({"missing"} if count == "2" else set())
     assert (tmp_path / "kept.csv").read_text().count("missing")
+    switches.deaf = frozenset()
+    assert main(words) == 0
+
+
+@pytest.mark.parametrize("command", ["top --count 1 --every 0", "rounds --window 0.01 --gap 0"])
+def test_what_nobody_answered_has_failed(switches, monkeypatch, capsys, tmp_path, command):
+    made = plan.fat_tree(2, 1, 2)
+    monkeypatch.setattr(discovery, "discovered", lambda kept, again=False: made)
+    words = ["observe", "fabric", *command.split()]
+    words += ["--out", str(tmp_path / "kept.csv")] * ("rounds" in words)
+    switches.deaf = frozenset({None})
+    assert main(words) == 6
+    assert "no port that was asked answered" in capsys.readouterr().err
     switches.deaf = frozenset()
     assert main(words) == 0
 

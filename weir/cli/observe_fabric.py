@@ -30,6 +30,7 @@ _LINES_AROUND = 5
 """Lines of a terminal beside those of the ports."""
 _SUBSYSTEM = re.compile(r"[\w-]{1,9}")
 """With what follows it has to go into a record."""
+_SILENT = "no port that was asked answered"
 _LOOK_AGAIN_NS = 60_000_000_000
 """From the end of a look at the fabric to the next; as long as a look takes, if that is longer."""
 _EPILOG = """\
@@ -270,7 +271,7 @@ def _sweep(args: argparse.Namespace) -> int:
             lanes = _lanes(found, asked) if args.lanes and not code else None
             _show(found, asked, args, lanes, is_partial=code > 0)
             if is_silent and not code:
-                raise Unavailable(f"none of {len(rows)} ports answered")
+                raise Unavailable(_SILENT)
     return code
 
 
@@ -294,13 +295,14 @@ def _lanes(found: "Sequence[Waited]", asked: _Asked) -> dict[tuple[int, int], li
 
 def _top(args: argparse.Namespace) -> int:
     from weir.observe.infiniband import collect
-    from weir.observe.infiniband.report import waited
+    from weir.observe.infiniband.report import none_answered, waited
 
     if args.count is not None and args.count < 1:
         raise BadInput(f"--count {args.count}: one or more")
     output.is_the_work()
     with _asked(args) as asked:
         before: Rows | None = None
+        is_silent = True
         count = None if args.count is None else args.count + 1
         ends = (asked.backend, asked.ports, count, args.every, asked.names)
         for rows in collect.sweeps(*ends, asked.renewed):
@@ -309,6 +311,9 @@ def _top(args: argparse.Namespace) -> int:
                     print("\x1b[H\x1b[2J", end="")
                 _show(waited([before, rows], asked.ports), asked, args)
             before = rows
+            is_silent &= none_answered(rows)
+        if is_silent:
+            raise Unavailable(_SILENT)
     return 0
 
 
@@ -397,11 +402,12 @@ def _most(args: argparse.Namespace) -> int:
 
 def _rounds(args: argparse.Namespace) -> int:
     from weir.observe.infiniband import collect
+    from weir.observe.infiniband.report import none_answered
 
     how = collect.Rounds(args.queries, args.gap, args.window)
     if not 1 <= args.instance <= args.instances:
         raise BadInput(f"--instance {args.instance}: 1 to {args.instances}")
-    done, code = 0, 0
+    done, code, is_silent = 0, 0, True
     with _asked(args) as asked, _kept(args.out) as keep:
         lids = sorted({port.lid for port in asked.ports})
         ours = set(collect.disjoint(lids, args.instances)[args.instance - 1])
@@ -411,11 +417,14 @@ def _rounds(args: argparse.Namespace) -> int:
             for rows in collect.random_rounds(asked.backend, ports, seed, how, asked.names):
                 keep(rows)
                 done += 1
+                is_silent &= none_answered(rows)
         except KeyboardInterrupt:
             code, keep.is_over = _INTERRUPTED, True
             _partial(f"{done} rounds, which are kept")
     facts = {"event": "done", "rounds": done, "queries": done * args.queries, "partial": code > 0}
     print(output.json_line(facts) if args.json else f"{done} rounds of {args.queries} queries")
+    if done and is_silent and not code:
+        raise Unavailable(_SILENT)
     return code
 
 
