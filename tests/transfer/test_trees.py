@@ -224,6 +224,27 @@ def test_links_are_copied_as_links_or_followed(serve, tmp_path):
     assert not copy.is_symlink() and (copy / "file").read_text() == "content"
 
 
+def test_whoever_names_a_link_is_told_that_it_is_sent_as_one(serve, tmp_path):
+    (tmp_path / "content").write_text("content")
+    (tmp_path / "root").mkdir()
+    (tmp_path / "link\n").symlink_to("content")
+    server = serve("--root", tmp_path / "root", "--insecure")
+    told = "is a symbolic link, and sent as one; --copy-links sends what it leads to"
+    for number, (source, options, is_told) in enumerate(
+        (
+            ("link\n", [], True),
+            ("link\n", ["--copy-links"], False),
+            ("link\n", ["--json"], False),
+            ("content", [], False),
+        )
+    ):
+        place = f"{server.listen}/{number}/"
+        done = weir("send", tmp_path / source, place, "--insecure", *options)
+        assert done.returncode == 0 and (told in done.stderr) == is_told, done.stderr
+        assert "link\n" not in done.stderr
+    assert (tmp_path / "root" / "1" / "link\n").read_text() == "content"
+
+
 def test_a_link_at_the_destination_is_replaced_not_followed(serve, tmp_path):
     root, victim = tmp_path / "root", tmp_path / "victim"
     root.mkdir()

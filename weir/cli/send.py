@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import sys
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -14,6 +15,7 @@ from weir.cli.transfers import UNPACED, add_options, carry_out, choices, rate_op
 from weir.congestion import options
 from weir.congestion.cycle.lazily import LazySelection
 from weir.errors import BadInput, WeirError
+from weir.printable import printable
 from weir.transfer import PAUSED, YIELDING, Route, Spare, Transfer
 
 if TYPE_CHECKING:
@@ -180,10 +182,20 @@ def _add_request(parser: argparse._ArgumentGroup) -> None:
     )
 
 
+def _tell_of_links(sources: list[str]) -> None:
+    """Says of links that they are sent as such: whoever names one often means its file."""
+    for source in sources:
+        if not source.endswith("/") and Path(source).is_symlink():
+            what = f'"{printable(source)}" is a symbolic link, and sent as one'
+            print(f"weir: {what}; --copy-links sends what it leads to", file=sys.stderr)
+
+
 def run(args: argparse.Namespace) -> int:
     """Sends; the exit code is that of `weir.errors`."""
     chosen = choices(args) | {"spare": _spare(args), "routes": _routes(args)}
     _check_several(args)
+    if not args.copy_links and not args.json:
+        _tell_of_links(args.source)
     if args.cca == options.AUTO:
         with contextlib.ExitStack() as stack:
             log = stack.enter_context(_opened(args.ops_log)) if args.ops_log else None
