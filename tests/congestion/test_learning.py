@@ -1,14 +1,14 @@
-"""Learning who is there while one's own stream sends; what an equal share is then."""
+"""Learning who is there while one's own stream sends, and whether they would share."""
 
 from types import SimpleNamespace
 
 import pytest
 
 from studies.training.assess_beside import Streams, begun, run
-from weir.congestion.choice import Interaction, Wanted, choose
+from weir.congestion.choice import Wanted, choose
 from weir.congestion.choice.reach import LOSS_BASED
 from weir.congestion.classify.recogniser import Recogniser
-from weir.congestion.cycle.learning import Learning, equal_share, somebody
+from weir.congestion.cycle.learning import Learning, are_like_ours, somebody
 from weir.congestion.path import PathState
 from weir.probe.sample import Sample
 
@@ -92,27 +92,19 @@ def test_a_path_that_was_not_quiet_has_somebody_on_it_unless_it_has_room():
     assert somebody(BBR) is BBR
 
 
-OTHERS = {
-    label: len(Interaction.shipped().of(label, "cubic")[0].others) for label in sorted(LOSS_BASED)
-}
-
-
 @pytest.mark.parametrize(
-    ("known", "share"),
+    ("known", "alike"),
     [
-        (heard(B0_C1=1.0), 1 / 2),
-        (heard(R1=1.0), 1 / 2),
-        (heard(C1_C1=1.0), 1 / 3),
-        (heard(B0_C1=0.5, C1_C1=0.5), (1 / 2 + 1 / 3) / 2),
-        (heard(B0_C1=0.9, B1_C0=0.1), 1 / 2),
-        (heard(B0_C1=0.4, B1_C0=0.6), None),  # BBR does not share
-        (heard(app=1.0), None),
-        (heard(B0_C0=1.0), None),
-        (heard(known=False, B0_C1=1.0), None),
+        (heard(B0_C1=1.0), True),
+        (heard(R1=0.2, C1_C1=0.2, Cn=0.2, B1_C0=0.4), True),
+        (heard(B0_C1=0.4, B1_C0=0.6), False),  # BBR does not share
+        (heard(app=1.0), False),
+        (heard(B0_C0=1.0), False),
+        (heard(known=False, B0_C1=1.0), False),
     ],
 )
-def test_an_equal_share_is_of_those_that_would_share(known, share):
-    assert equal_share(known, OTHERS) == (share and pytest.approx(share))
+def test_others_are_like_ours_where_they_would_share(known, alike):
+    assert are_like_ours(known, LOSS_BASED) is alike
 
 
 @pytest.mark.parametrize(("other", "has_bbr"), [("cubic", False), ("bbr", True)])

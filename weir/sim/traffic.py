@@ -31,6 +31,8 @@ class Tcp:
         tail_loss_probe: whether losses at the tail of a flight are probed for.
         thin: Linux's older options for thin streams.
         segmentation_offload: whether segments leave in trains.
+        turns: controls that take its place, in order: ns since the connection began, the control,
+            and bit/s that it sends at most, None for unpaced.
     """
 
     congestion: str | None = None
@@ -45,6 +47,7 @@ class Tcp:
     tail_loss_probe: bool | None = None
     thin: bool | None = None
     segmentation_offload: bool | None = None
+    turns: Sequence[tuple[int, str, int | None]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,10 @@ pub struct TcpConfig {
     /// Whether segments wait for others to leave with, as under segmentation offload.
     #[serde(default)]
     pub segmentation_offload: bool,
+    /// Controls that take its place, `[ns since the connection began, control, bit/s at most]` in
+    /// order, the last null for unpaced.
+    #[serde(default)]
+    pub turns: Vec<(u64, String, Option<u64>)>,
 }
 
 /// How a sender finds losses.
@@ -71,6 +75,7 @@ impl Default for TcpConfig {
             tail_loss_probe: true,
             thin: false,
             segmentation_offload: false,
+            turns: Vec::new(),
         }
     }
 }

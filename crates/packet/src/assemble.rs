@@ -8,7 +8,7 @@ use weir_application::{
     Application, ApplicationConfig, ApplicationError, DatagramConfig, RATE_MAX, TcpConfig,
 };
 use weir_queue::{Dscp, Ecn, Random};
-use weir_tcp::congestion::AlgorithmError;
+use weir_tcp::congestion::{Algorithm, AlgorithmError, Turn};
 use weir_tcp::udt::{self, Udt};
 use weir_topology::NextHops;
 use weir_units::{Rate, Time};
@@ -321,6 +321,7 @@ impl Builder<'_> {
         let algorithm = tcp.congestion.parse().map_err(|error: AlgorithmError| {
             PacketError::value(place.clone(), error.to_string())
         })?;
+        let turns = turns(&place, tcp)?;
         if tcp.send_buffer_bytes == 0 || tcp.receive_buffer_bytes == 0 {
             return Err(PacketError::value(place, "a TCP buffer of 0 bytes carries nothing"));
         }
@@ -332,6 +333,7 @@ impl Builder<'_> {
             dscp: Dscp::of_octet(traffic.dscp << 2),
             config: Arc::new(endpoint(tcp, mtu)),
             algorithm,
+            turns,
             is_answered: false,
             through: None,
         })
@@ -373,6 +375,21 @@ fn rate_of(place: &str, rate: u64, least: u64) -> Result<Rate, PacketError> {
     }
     let reason = format!("rate_bps = {rate}: {least} to {RATE_MAX} is allowed");
     Err(PacketError::value(place, reason))
+}
+
+/// The controls that take the place of the first.
+fn turns(place: &str, tcp: &TcpConfig) -> Result<Arc<[Turn]>, PacketError> {
+    if !tcp.turns.is_sorted_by_key(|(at, ..)| at) {
+        return Err(PacketError::value(place, "turns of a control that are not in order"));
+    }
+    let turn = |(at, control, rate): &(u64, String, Option<u64>)| {
+        let algorithm: Algorithm = control
+            .parse()
+            .map_err(|error: AlgorithmError| PacketError::value(place, error.to_string()))?;
+        let rate = rate.map(|rate| rate_of(place, rate, 1)).transpose()?;
+        Ok(Turn { after: Time::from_ns(*at), algorithm, rate })
+    };
+    tcp.turns.iter().map(turn).collect()
 }
 
 /// A hash of what would be addresses, protocol and ports of connection `number` of a traffic.

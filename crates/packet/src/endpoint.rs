@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weir_aggregate::frame::Uid;
 use weir_application::{Sockets, peer_of};
 use weir_queue::{Dscp, Random};
-use weir_tcp::congestion::{Algorithm, Silent};
+use weir_tcp::congestion::{Algorithm, Silent, Turn, Turns};
 use weir_tcp::{Connection, State};
 use weir_units::Time;
 
@@ -28,6 +28,8 @@ pub(crate) struct Setup {
     pub(crate) dscp: Dscp,
     pub(crate) config: Arc<weir_tcp::Config>,
     pub(crate) algorithm: Algorithm,
+    /// What takes its place, in order.
+    pub(crate) turns: Arc<[Turn]>,
     /// Whether the side that accepts writes, too.
     pub(crate) is_answered: bool,
     /// The relay that they pass, if they do.
@@ -249,7 +251,11 @@ impl SimulatedSockets<'_> {
         let random = Random::of_source(setup.seed, &[name[0], name[1], name[2], ["a", "b"][side]]);
         let mss = setup.config.mss;
         let window = INITIAL_WINDOW * u64::from(mss);
-        let mut congestion = setup.algorithm.build(mss, window, self.now, random);
+        let mut congestion = setup.algorithm.build(mss, window, self.now, random.clone());
+        if !setup.turns.is_empty() {
+            let turns = Turns::new(congestion, &setup.turns, mss, self.now, random);
+            congestion = Box::new(turns);
+        }
         if side == 1 && !setup.is_answered {
             congestion = Box::new(Silent::new(congestion.ecn()));
         }

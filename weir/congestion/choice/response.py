@@ -14,7 +14,8 @@ BBR_LOSS_MAX = 0.15
 STREAMS = (1, 2, 4, 8, 16)
 """So many are advised."""
 _FULL = 0.9  # of the path's rate is as good as all
-_C, _BETA = 0.4, 0.7  # CUBIC's constants
+C, BETA = 0.4, 0.7
+"""CUBIC's constants."""
 
 
 def reno_window(event_rate: float) -> float:
@@ -24,7 +25,7 @@ def reno_window(event_rate: float) -> float:
 
 def cubic_window(event_rate: float, rtt_s: float) -> float:
     """The same of CUBIC, which is Reno's where that is larger (the Reno-friendly region)."""
-    scale = math.sqrt(math.sqrt(_C * (3 + _BETA) / (4 * (1 - _BETA))))
+    scale = math.sqrt(math.sqrt(C * (3 + BETA) / (4 * (1 - BETA))))
     return max(reno_window(event_rate), scale * math.pow(rtt_s / event_rate, 0.75))
 
 

@@ -43,9 +43,9 @@ from weir.congestion.classify.beside import OWN
 from weir.congestion.cycle.beginning import begin
 from weir.congestion.cycle.change import EARLIEST_S, ChangeDetector
 from weir.congestion.cycle.demand import Demand, Trend
-from weir.congestion.cycle.entering import LEAST_SHARE, UNDER, Entry
+from weir.congestion.cycle.entering import LONGEST_S, UNDER, Entry
 from weir.congestion.cycle.found import DEADLINE, LISTENING, SENDING, Found, is_nobody
-from weir.congestion.cycle.learning import Learning, equal_share
+from weir.congestion.cycle.learning import Learning, are_like_ours
 from weir.congestion.cycle.monitor import Ear, Listener
 from weir.congestion.cycle.opening import Nobody, Opening
 from weir.congestion.cycle.probing import is_sure, looks
@@ -77,6 +77,7 @@ _QUIET_EVERY = 5  # samples of a silence: so often it is asked whether it was qu
 _NICE = 10  # beside others that want the same core it has a tenth of that
 _GRACE_S = 1.0  # so long it sends before a silence
 _READ_S = 0.05  # between two looks at the path where no prober sets the pace
+_PACE_STEP = 0.05  # paces that differ by less are the same
 _ENTERS_S = 20.0  # with less than this to go a stream does not enter anew
 
 
@@ -135,6 +136,7 @@ class Selection(ThreadedCompanion):
         self._is_advised = False
         self._entry: Entry | None = None  # while it lasts
         self._had_bps: float | None = None  # what an entry ended with
+        self._paced_bps: int | None = None  # at what it paces now
         self._samples: Sequence[Sample] = ()  # of the last choice
         self._expected_own = 0.0  # share of the path's rate under the control in use
         self._patience: dict[str, int] = {}  # before a control is left for what is heard
@@ -407,37 +409,47 @@ class Selection(ThreadedCompanion):
             return None
         if 8 * self._transfer.remaining.count < _ENTERS_S * own_bps:
             return None
-        table = settings.interaction or Interaction.shipped()
-        met = {label: table.of(label, "cubic") for label in LOSS_BASED}
-        others = {label: len(meetings[0].others) for label, meetings in met.items() if meetings}
-        share = equal_share(found.recognised, others)
-        if share is None or share < LEAST_SHARE:
+        is_long = path is not None and path.rtt_s + path.queue_s > LONGEST_S
+        if is_long or not are_like_ours(found.recognised, LOSS_BASED):
             return None
-        return Entry(share, own_bps, is_over=is_over)
+        return Entry(own_bps, is_over=is_over)
 
     def _enter(self, entry: Entry) -> None:
         """Sends as an entry says, until it is to be under what was chosen."""
-        begin_s, pace_bps = time.monotonic(), None
+        begin_s = time.monotonic()
         if entry.phase == "running":
             self._sender.take(UNDER, 1)
         self._sender.hold_pace()
+        pace_bps = None
         while entry.phase in ("running", "holding") and not self._is_over():
-            if entry.pace_bps is not None and pace_bps is None:
-                pace_bps = round(entry.pace_bps)
-                self._transfer.set_rate(Rate.from_bit_per_s(pace_bps))
+            pace_bps = self._pace(entry, pace_bps)
             self._stop.wait(_READ_S)
             entry.sees(time.monotonic(), self._room.look())
+        pace_bps = self._pace(entry, pace_bps)
+        self._paced_bps = pace_bps
         seconds = round(time.monotonic() - begin_s, 1)
         self._had_bps = pace_bps
         words = f"entered in {seconds:g} s"
         words += f" at {mbit_s(pace_bps)}" if pace_bps else ""
         self._event_log.tell("enter", words, seconds=seconds, pace_bps=pace_bps, share=entry.share)
 
+    def _pace(self, entry: Entry, pace_bps: int | None) -> int | None:
+        """Paces it as an entry wants it, if that is more than a little otherwise; the pace."""
+        wanted = entry.pace_bps
+        if wanted is None or (pace_bps and abs(wanted - pace_bps) < _PACE_STEP * pace_bps):
+            return pace_bps
+        self._transfer.set_rate(Rate.from_bit_per_s(round(wanted)))
+        return round(wanted)
+
     def _settles(self) -> None:
         """Keeps the pace of an entry for as long as that says."""
-        if self._entry and self._entry.sees(time.monotonic(), self._room.look()) == "over":
+        if self._entry is None:
+            return
+        if self._entry.sees(time.monotonic(), self._room.look()) == "over":
             self._end_entry()
             self._event_log.note("settled", control=self.control)
+        else:
+            self._paced_bps = self._pace(self._entry, self._paced_bps)
 
     def _end_entry(self) -> None:
         if self._entry:

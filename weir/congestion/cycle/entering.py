@@ -7,37 +7,53 @@ BBR, which goes on through such losses while they back off:
 
     running --its rate grows no more: that is nearly the path's--> holding --> settling --> over
 
-Running lasts for some round trips, and shows the path's rate. Then the stream is paced at an equal
-share of it, still under BBR, until the others have taken the rest and the queue stands again as it
-did before. It becomes CUBIC. But BBR has no use for the threshold where slow start ends, and takes
-it away: CUBIC starts slowly from there, and would take twice its share until it loses. So it stays
-paced until losses have made its window that of its share: it is settling, and that of the others
-does not notice. Where the rate does not grow nothing was to be gained, and it becomes CUBIC at
-once.
+Running lasts for some round trips, and shows the path's rate. Then the stream is paced, still under
+BBR. How many the others are cannot be heard (four streams that lose together sound like one), but
+shows in how soon they take back what it leaves: each grows as its own kind does (`others_by`). So
+the pace begins at the share among many, and grows for as long as no queue stands to what fewer
+would have left by now: it is that of one stream like theirs. Once the queue stands the count is
+known. It becomes CUBIC. But BBR has no use for the threshold where slow start ends, and takes it
+away: CUBIC starts slowly from there, and would take many times its share until it loses. So it
+stays paced until losses have made its window that of its share: it is settling, and that of the
+others does not notice; while nothing is lost the pace grows slowly. Where the rate does not grow
+nothing was to be gained, and it becomes CUBIC at once.
 """
 
+import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from weir.congestion.choice.response import BETA, C
 from weir.probe.tcp_info import TcpInfo
 
 UNDER = "bbr"
 """The control that a stream enters under."""
-LEAST_SHARE = 0.2
-"""Among more others a late CUBIC gets to its share by itself: they lose more often."""
+LONGEST_S = 0.3
+"""Round trip with the queue that was seen: on a longer path BBR is not done in the time it has."""
 _SPAN_MIN_S = 0.2  # a rate is measured over so long, and over 1.5 round trips at least
 _SPAN_ROUNDS = 1.5
 _GROWS = 1.1  # a rate that grows by so much in two spans still does
 _RUN_SPANS = 4
 _RUN_MAX_S = 4.0
 _GAIN = 1.5  # a rate that grew by less was nearly the path's: nobody else had any
+_MOST = 8.0  # others; among more a share is hardly less
+_AFTER_BBR = 2.0  # where others have taken the place of BBR, which few do at once
+_STEP = 0.1
 _TAKES = 0.9  # of the path's rate, as much as BBR takes of it beside CUBIC
-_HOLD_MIN_S = 3.0
-_HOLD_MAX_S = 12.0
-_BACK = 0.35  # of the queue that stood before: with so much the others are back
-_SETTLED = 1.2  # of its share: a window of so much was that of its share at the last loss but one
+_LEFT = 0.2  # of what fills path and queue: so much others have in flight when it has run,
+_LEFT_MOST = 0.42  # and no more than this share of what fills the path
+_REPAIR_ROUNDS = 2.0  # in which they repair what they lost, and do not grow
+_NOISE_S = 0.002  # a round trip that is longer by less than this, or by
+_NOISE_SHARE = 0.05  # this share of the least, shows no queue
+_BACK_LOOKS = 3  # that show one in a row
+_FORGOTTEN = 2.6  # BBR's window is twice what it gets, once it has forgotten what it had
+_HOLD_MAX_S = 14.0
+_SETTLED = 1.1  # of its share: a window of so much was that of its share at the last loss but one
+_GROWS_AFTER_S = 8.0
+_GROWTH = 0.05  # in a second
+_GROWN_MOST = 4.0
 _SETTLE_MAX_S = 20.0
 
 Phase = Literal["running", "holding", "settling", "over"]
@@ -48,39 +64,54 @@ class _Look:
     at_s: float
     sent_bits: float
     srtt_s: float
-    window_bps: float | None  # what it may send in a round trip; None while no loss bounds that
+    window_bits: float  # what it may send in a round trip
+    starting: bool  # whether no loss bounds that
+    recovering: bool  # whether it is less while a loss is repaired
 
 
 class Entry:
     """Told of the connection again and again, says in which phase it is.
 
     Args:
-        share: an equal one, of the path's rate.
         had_bps: what the stream had before.
         is_over: whether it was under BBR then, and had more than its share.
 
     Attributes:
-        share: as given.
+        others: how many there are, as far as is known.
         phase: `running`: unpaced; `holding`: at `pace_bps`; both under BBR; `settling`: at
             `pace_bps`, and `over`: unpaced, under what was chosen.
     """
 
-    def __init__(self, share: float, had_bps: float, *, is_over: bool = False) -> None:
-        self.share = share
+    def __init__(self, had_bps: float, *, is_over: bool = False) -> None:
         self._had_bps = self._peak_bps = had_bps
+        self._least_bps = 0.0 if is_over else had_bps
         self._peak_at_s = 0.0
         self._looks: deque[_Look] = deque()
-        self._stood_s = 0.0  # round-trip time with the queue that stood before
         self._low_s = 0.0
+        self._full_s = 0.0  # with a full queue
+        self._back = 0
+        self._is_back = False
+        self._grown = 1.0  # by so much the pace, while no loss shows what it may be
+        self._packet_bits = 0
         self._since_s: float | None = None
+        self.others = _AFTER_BBR if is_over else _MOST
         self.phase: Phase = "holding" if is_over else "running"
 
     @property
     def pace_bps(self) -> float | None:
         """At what it is to be paced; None for unpaced."""
         if self.phase in ("holding", "settling"):
-            return self.share * self._peak_bps / _TAKES
+            return self._grown * max(self.share * self._path_bps, self._least_bps)
         return None
+
+    @property
+    def _path_bps(self) -> float:
+        return self._peak_bps / _TAKES
+
+    @property
+    def share(self) -> float:
+        """An equal one, of the path's rate."""
+        return 1 / (1 + self.others)
 
     def sees(self, at_s: float, connections: Sequence[TcpInfo]) -> Phase:
         """Takes a look; the phase from now on.
@@ -95,15 +126,18 @@ class Entry:
             return self.phase
         sent_bits = 8.0 * (one.delivered_packets or 0) * (one.mss_bytes or 0)
         srtt_s = one.srtt_ns / 1e9
-        window = 8 * (one.cwnd_packets or 0) * (one.mss_bytes or 0) / srtt_s
-        look = _Look(at_s, sent_bits, srtt_s, None if one.starting else window)
+        window_bits = 8.0 * (one.cwnd_packets or 0) * (one.mss_bytes or 0)
+        how = bool(one.starting), bool(one.recovering)
+        look = _Look(at_s, sent_bits, srtt_s, window_bits, *how)
         if self._looks and sent_bits < self._looks[-1].sent_bits:
             self.phase = "over"
             return self.phase
         if self._since_s is None:
-            self._since_s, self._stood_s, self._low_s = at_s, look.srtt_s, look.srtt_s
+            self._since_s, self._low_s = at_s, look.srtt_s
             self._peak_at_s = at_s
         self._looks.append(look)
+        self._full_s = max(self._full_s, look.srtt_s)
+        self._packet_bits = 8 * (one.mss_bytes or 1448)
         if self.phase == "running":
             self._run(look)
         elif self.phase == "holding":
@@ -132,14 +166,32 @@ class Entry:
         assert self._since_s is not None, "the first look is taken"
         self._low_s = min(self._low_s, look.srtt_s)
         seconds = look.at_s - self._since_s
-        is_back = look.srtt_s >= self._low_s + _BACK * (self._stood_s - self._low_s)
-        if seconds >= _HOLD_MAX_S or (seconds >= _HOLD_MIN_S and is_back):
+        noise_s = max(_NOISE_S, _NOISE_SHARE * self._low_s)
+        stands = look.srtt_s - self._low_s > noise_s
+        self._back = self._back + 1 if stands else 0
+        if not (stands or self._is_back):
+            pps = self._path_bps / self._packet_bits
+            fills = pps * (self._low_s + noise_s)
+            left = min(_LEFT * pps * self._full_s, _LEFT_MOST * fills)
+            self.others = min(self.others, others_by(seconds, self._low_s, fills, left))
+        assert self.pace_bps is not None, "it is held"
+        is_small = look.window_bits <= _FORGOTTEN * self.pace_bps * self._low_s
+        self._is_back = self._is_back or self._back >= _BACK_LOOKS
+        if seconds >= _HOLD_MAX_S or (self._is_back and is_small):
             self.phase, self._since_s = "settling", look.at_s
 
     def _settle(self, look: _Look) -> None:
         assert self._since_s is not None and self.pace_bps is not None, "it was held before"
-        is_settled = look.window_bps is not None and look.window_bps <= _SETTLED * self.pace_bps
-        if is_settled or look.at_s - self._since_s >= _SETTLE_MAX_S:
+        seconds = look.at_s - self._since_s
+        if look.starting:
+            # Unpaced it would double in each round trip until it loses.
+            self._grown = math.exp(_GROWTH * max(0.0, seconds - _GROWS_AFTER_S))
+            is_settled = self._grown > _GROWN_MOST
+        else:
+            most_bits = _SETTLED * self.pace_bps * look.srtt_s
+            is_settled = not look.recovering and look.window_bits <= most_bits
+            is_settled = is_settled or seconds >= _SETTLE_MAX_S
+        if is_settled:
             self.phase = "over"
 
     def _rate(self, look: _Look, span_s: float) -> float | None:
@@ -149,3 +201,32 @@ class Entry:
         before = self._looks[0]
         seconds = look.at_s - before.at_s
         return (look.sent_bits - before.sent_bits) / seconds if seconds >= span_s else None
+
+
+def others_by(seconds: float, rtt_s: float, fills: float, left: float) -> float:
+    """How many streams of CUBIC would have taken back by now all but an equal share.
+
+    Fewer would not have yet, more would have before. Each grows as RFC 9438 has it, from what it
+    was left with.
+
+    Args:
+        seconds: since they could.
+        rtt_s: the least round-trip time.
+        fills: packets in flight that fill the path.
+        left: those that they had in flight when they began.
+    """
+    grows_s = max(0.0, seconds - _REPAIR_ROUNDS * rtt_s)
+    others = _MOST
+    while others > 1:
+        if cubic_after(grows_s, left / others, rtt_s) < fills / (1 + others):
+            break
+        others -= _STEP
+    return max(others, 1.0)
+
+
+def cubic_after(seconds: float, window: float, rtt_s: float) -> float:
+    """The window of a CUBIC stream so long after a loss that has left it with one, in packets."""
+    before = window * (1 + BETA) / 2 / BETA  # fast convergence: it lost below its last maximum
+    inflection_s = math.cbrt((before - window) / C)
+    cubic = before + C * (seconds - inflection_s) ** 3
+    return max(cubic, window + 3 * (1 - BETA) / (1 + BETA) * seconds / rtt_s)

@@ -9,7 +9,7 @@ before what is heard in one thing: one's own stream and another of its kind may 
 path that was not quiet has somebody on it, unless it has room.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from weir.congestion.choice.decide import IDLE, OfKind, Recognised
@@ -23,7 +23,7 @@ _SURE = 0.9  # that BBR is there, or not: a later answer can still be followed
 _LOOK_S = 0.5
 _IN_A_ROW = {False: 2, True: 4}  # so many looks do, by whether they say that BBR is there
 _KEPT_S = 20.0
-_LIKE_OURS = 0.5  # with less it is not likely that all would share evenly
+_LIKE_OURS = 0.5  # with less it is not likely that all share evenly
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,14 +140,12 @@ class Learning:
         return heard if path and path.use == "room" else somebody(heard)
 
 
-def equal_share(known: Recognised, others: Mapping[str, int]) -> float | None:
-    """An equal share of the path's rate, in the mean; None where others may not be like our own.
+def are_like_ours(known: Recognised, like_ours: Collection[str]) -> bool:
+    """Whether others are streams that share evenly with one of CUBIC, as likely as not.
 
     Args:
         known: who is there.
-        others: how many streams there are in each background that is like a stream of our own.
+        like_ours: backgrounds of such streams, by label.
     """
-    like = {label: p for label, p in known.probabilities.items() if label in others}
-    if not known.known or sum(like.values()) < _LIKE_OURS:
-        return None
-    return sum(p / (1 + others[label]) for label, p in like.items()) / sum(like.values())
+    likely = sum(p for label, p in known.probabilities.items() if label in like_ours)
+    return known.known and likely >= _LIKE_OURS

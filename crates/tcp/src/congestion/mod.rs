@@ -22,6 +22,7 @@ mod rig;
 mod silent;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod validated;
 mod window;
 
@@ -32,6 +33,7 @@ pub use hystart::Hystart;
 pub use ledbat::LedbatOptions;
 pub use loss_based::Validation;
 pub use silent::Silent;
+pub use turns::{Turn, Turns};
 
 use weir_units::{Bytes, Rate, Time};
 
