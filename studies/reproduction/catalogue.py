@@ -50,6 +50,7 @@ from studies.works.w002 import ch1_worked_example, ch3_deadline, ch4_averages
 from studies.works.w003 import (
     ch2_fairness,
     ch2_goodput,
+    ch2_goodput_live,
     ch2_linked,
     ch2_multipath_live,
     ch2_options_live,
@@ -109,6 +110,7 @@ ROWS: list[Row] = [
     *ch3_deadline.ROWS,
     *ch4_averages.ROWS,
     *ch2_goodput.ROWS,
+    *ch2_goodput_live.ROWS,
     *ch2_linked.ROWS,
     *ch2_fairness.ROWS,
     *ch2_wireless.ROWS,

@@ -1,6 +1,6 @@
 """Work 003, table 2.1 and figure 2.6: goodput of many flows, each by itself and joined into one."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
@@ -152,19 +152,22 @@ def _short(shares: dict[str, dict[int, float]], flat: list[str], most: int) -> t
     return (Verdict.CANNOT_FOLLOW if len(flat) == 2 else Verdict.DIFFERS), "; ".join(parts)
 
 
+def curves(path: Path, title: str, named: Mapping[str, Mapping[int, Sequence[float]]]) -> None:
+    """Draws shares of the bottleneck over the number of flows, a curve a name."""
+    series = [
+        charts.Series(name, [(flows, mean(of), margin(of)) for flows, of in shares.items()])
+        for name, shares in named.items()
+    ]
+    charts.lines(path, title, "flows", "goodput / bandwidth", series)
+
+
 def _plot(results: Sequence[Json], path: Path) -> None:
     found = _grouped(results)
-    series = []
-    for variant in VARIANTS:
-        shares = _of(found, variant)
-        series.append(
-            charts.Series(
-                _NAMES[variant],
-                [(flows, shares[flows], margin(found[variant, flows])) for flows in shares],
-            )
-        )
-    title = "Goodput over the bottleneck's rate"
-    charts.lines(path, title, "flows", "goodput / bandwidth", series)
+    named = {
+        _NAMES[variant]: {flows: found[variant, flows] for flows in _of(found, variant)}
+        for variant in VARIANTS
+    }
+    curves(path, "Goodput over the bottleneck's rate", named)
 
 
 _CHOICES = [

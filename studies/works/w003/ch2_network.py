@@ -65,14 +65,15 @@ def starts(flows: int, spread_s: float, seed: int) -> tuple[float, ...]:
 def run(setting: Setting, *, sample: str | None = None) -> dict[str, Any]:
     """What the simulator finds; with its samples where `sample` says how often."""
     return simulated(
-        _scenario(setting),
+        scenario(setting),
         Time.from_ns(round(setting.seconds * 1e9)),
         sample=Time(sample) if sample else None,
         trace=sample is not None,
     )
 
 
-def _scenario(setting: Setting) -> Scenario:
+def scenario(setting: Setting) -> Scenario:
+    """The network, its hosts and flows."""
     hosts = tuple(Node(name) for name in ("clients", "p1", "p2", "server"))
     routers = tuple(Node(name, forwards=True) for name in ("s1", "s2", "s3"))
     rate = Rate.from_bit_per_s(setting.rate_bps * _FULL_PACKET_B // (_FULL_PACKET_B + _ETHERNET_B))
