@@ -2,8 +2,8 @@
 
 The network is the simulator's (`ch2_network`), link by link, as a lab: the same 1.5 Mbit/s, delays
 and queue of 1000 packets. Joined flows go by `weir relay join` and `split`, whose one connection
-crosses the narrow link (003-spec section 2.14, V2 and V3). Beside each run the simulator has the
-same flows, which recover from losses as today's kernel does (RACK).
+crosses the narrow link (003-spec section 2.14, V2 and V3) or ends before it (V1). Beside each run
+the simulator has the same flows, which recover from losses as today's kernel does (RACK).
 """
 
 import contextlib
@@ -29,11 +29,12 @@ from weir.errors import TransferFailed
 from weir.lab import Lab
 from weir.runs.point import Json, Point
 
-VARIANTS = ("regular", "V2", "V3")
-FLOWS, _QUICK_FLOWS = (1, 2, 10, 50, 100, 200, 400, 800), (1, 100)
-_SECONDS, _QUICK_SECONDS = 50, 10
+VARIANTS = ("regular", "V1", "V2", "V3")
+FLOWS, _QUICK_FLOWS = (1, 100, 200, 400, 800), (1, 100)
+_SECONDS, _QUICK_SECONDS = 120, 10
+"""What waits behind a hole at the end is as much as eight seconds of data: a full queue's."""
 _SEEDS, _QUICK_SEEDS = (1, 2, 3), (1,)
-_AT_ONCE = 8
+_AT_ONCE = 10
 """Labs at a time: each has 130 packets a second on its narrow link."""
 _PORT, _SPLIT_PORT = 7600, 7500
 _NAME_BYTES = 4
@@ -49,7 +50,7 @@ def goodput(*, variant: str, flows: int, seconds: float, seed: int) -> Json:
     """Data that servers got as a share of the bottleneck: `{"line": {"live", "simulated"}}`.
 
     Args:
-        variant: "regular", "V2" or "V3".
+        variant: one of `VARIANTS`.
         flows: how many.
         seconds: from when the first data arrive.
         seed: of the lab and of the simulator.
