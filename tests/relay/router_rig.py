@@ -103,9 +103,9 @@ def row() -> Iterator[dict[str, Node]]:
             descriptor = _fresh()
             held.callback(os.close, descriptor)
             nodes[name] = Node(descriptor)
-        _join(nodes, "client", CLIENT, "near", NEAR)
-        _join(nodes, "near", "10.1.9.1", "far", "10.1.9.2")
-        _join(nodes, "far", FAR, "server", SERVER)
+        cable(nodes, "client", CLIENT, "near", NEAR)
+        cable(nodes, "near", "10.1.9.1", "far", "10.1.9.2")
+        cable(nodes, "far", FAR, "server", SERVER)
         for name in ("near", "far"):
             nodes[name].run("sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1")
         for name, via in (("client", NEAR), ("near", "10.1.9.2"), ("far", "10.1.9.1")):
@@ -138,7 +138,7 @@ def _fresh() -> int:
     return made[0]
 
 
-def _join(nodes: dict[str, Node], left: str, one: str, right: str, other: str) -> None:
+def cable(nodes: dict[str, Node], left: str, one: str, right: str, other: str) -> None:
     """A pair of devices between two, called as the other end."""
     there = nodes[right].descriptor
     ends = f"ip link add {right} type veth peer name {left} netns /proc/self/fd/{there}"

@@ -9,8 +9,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from linked_rig import PATIENCE_S, acknowledged, until, watched
-from router_rig import CLIENT, SERVER, Node, commands, connected, exchange, operated, row, sixth
+from linked_rig import PATIENCE_S, acknowledged, assert_reset, until, watched
+from router_rig import (
+    CLIENT,
+    SERVER,
+    Node,
+    cable,
+    commands,
+    connected,
+    exchange,
+    operated,
+    row,
+    sixth,
+)
 
 from weir.relay import control, hold
 
@@ -113,6 +124,24 @@ def test_connections_are_joined_between_two_routers(nodes, tmp_path, linked, ip)
         assert control.ask(path, {})["reasons"] == []
 
 
+@needs_holding
+@pytest.mark.parametrize("lacking", ["tcp_timestamps", "tcp_sack", "tcp_window_scaling"])
+def test_acknowledgements_are_held_whatever_options_a_client_lacks(nodes, tmp_path, lacking):
+    path = tmp_path / "join.sock"
+    nodes["client"].run(f"sysctl -qw net.ipv4.{lacking}=0")
+    strict = ("--linked-ack", "strict", "--control", str(path))
+    with (
+        operated(nodes["far"], commands("split")),
+        operated(nodes["near"], commands("join"), *strict),
+    ):
+        until(lambda: control.ask(path, {})["is_connected"], "an aggregate")
+        with connected(nodes) as (client, server), watched(client, server) as beyond:
+            exchange(client, server)
+            assert beyond and max(beyond) <= 0
+            until(lambda: acknowledged(client) == 3_000_001, "all, and its end")
+        until(lambda: control.ask(path, {})["ended"] == 1, "it has ended in order")
+
+
 @pytest.mark.parametrize("linked", [None, pytest.param("strict", marks=needs_holding)])
 @pytest.mark.parametrize("ip", ["IPv4", "IPv6"])
 def test_who_finds_next_to_no_room_goes_to_its_server_by_itself(nodes, tmp_path, linked, ip):
@@ -167,6 +196,22 @@ def test_a_split_end_that_is_gone_resets_clients(nodes, tmp_path):
             with nodes["client"].do(lambda: socket.create_connection(*reaching)) as client:
                 client.recv(1)
         words = "there is no aggregate"
+        until(lambda: any(words in x for x in control.ask(path, {})["reasons"]), "it is said")
+
+
+def test_a_server_whose_answers_come_back_another_way_resets_clients(nodes, tmp_path):
+    """Its answers pass by the router that speaks to it in its clients' names (docs/relay.md)."""
+    path = tmp_path / "proxy.sock"
+    cable(nodes, "client", "10.7.0.1", "server", "10.7.0.2")
+    nodes["server"].run("ip route add 10.1.0.0/24 via 10.7.0.1")
+    with connected(nodes) as (client, server):
+        exchange(client, server, 1_000)
+    with operated(nodes["near"], alone("--as-client"), "--control", str(path)):
+        listener = nodes["server"].do(lambda: socket.create_server(("", 443)))
+        reaching = (SERVER, 443), PATIENCE_S
+        with listener, nodes["client"].do(lambda: socket.create_connection(*reaching)) as client:
+            assert_reset(client)
+        words = "the server does not answer"
         until(lambda: any(words in x for x in control.ask(path, {})["reasons"]), "it is said")
 
 
