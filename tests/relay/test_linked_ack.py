@@ -28,6 +28,7 @@ from linked_rig import (
     WEIR,
     Ends,
     acknowledged,
+    fill,
     listening,
     received,
     relayed,
@@ -101,6 +102,24 @@ def lose(folder, lost: str) -> None:
     program = bpf.compiled(folder / "lossy.bpf.c", folder, LOST=lost)
     where = ("filter", "add", "dev", "lo", "ingress")
     tc(*where, "bpf", "direct-action", "object-file", str(program), "section", "tc")
+
+
+@needs_holding
+@pytest.mark.parametrize("linked", ["strict", "literal"])
+def test_a_syn_is_answered_whatever_is_held(alone, tmp_path, linked):
+    """003-spec, T-A5: a SYN-ACK that were held would come with a SYN's next attempt, after 1 s."""
+    with (
+        listening() as listener,
+        relayed(tmp_path, listener.getsockname()[1], linked) as ends,
+        ends.client() as held,
+        listener.accept()[0] as server,
+    ):
+        fill(held)  # The server reads nothing, so that acknowledgements wait.
+        assert acknowledged(held) <= received(server)
+        began_s = time.monotonic()
+        for _ in range(20):
+            ends.client().close()
+        assert time.monotonic() - began_s < 10
 
 
 @needs_holding
