@@ -127,6 +127,9 @@ impl ControlReader {
             Some(Message::FileFailed { file, code, message }) => {
                 Ok(Message::FileFailed { file, code, message: printable(&message) })
             }
+            Some(Message::Skipped { message }) => {
+                Ok(Message::Skipped { message: printable(&message) })
+            }
             Some(message) => Ok(message),
             None => {
                 let source = io::Error::from(io::ErrorKind::UnexpectedEof);

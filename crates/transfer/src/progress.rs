@@ -80,10 +80,9 @@ impl Progress {
     }
 
     /// A number that changes with whatever is done. What a peer can say without having done
-    /// anything changes nothing: that bytes are durable there, or that a file failed.
+    /// anything changes nothing: that bytes are durable there, that a file failed or was skipped.
     pub(crate) fn activity(&self) -> u64 {
-        let counts = self.ledger.counts();
-        self.bytes_done.load(Relaxed).wrapping_add(counts.done + counts.skipped)
+        self.bytes_done.load(Relaxed).wrapping_add(self.ledger.counts().done)
     }
 
     /// Starts an attempt: the peer will say anew what it has.

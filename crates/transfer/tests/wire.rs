@@ -92,6 +92,7 @@ fn session_message() -> impl Strategy<Value = Message> {
         any::<u64>().prop_map(|rate_bps| Message::SetRate { rate_bps }),
         "[a-z]{0,15}".prop_map(|name| Message::SetCongestion { name }),
         Just(Message::Ping),
+        "\\PC{0,99}".prop_map(|message| Message::Skipped { message }),
         any::<u16>().prop_map(|streams| Message::Joined { streams }),
         (vec(any::<u8>(), 0..99), options())
             .prop_map(|(destination, options)| Message::Assist { destination, options }),
@@ -249,7 +250,7 @@ proptest! {
 
     #[test]
     fn known_kinds_with_arbitrary_fields_do_not_panic(
-        kind in prop_oneof![1..4u8, 16..22u8, 32..48u8, 48..64u8],
+        kind in prop_oneof![1..4u8, 16..22u8, 32..48u8, 48..65u8],
         fields in vec(any::<u8>(), 0..300),
     ) {
         decode_like_the_fuzzer(&[&[kind], &fields[..]].concat());

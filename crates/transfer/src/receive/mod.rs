@@ -46,7 +46,7 @@ use crate::root::Root;
 use crate::threads;
 use crate::wire::{
     DirectoryEntry, FileEntry, HashKind, JOINS, MESSAGE_LIMIT, Message, Options, RelativePath,
-    STRIPES, Settled,
+    SKIPS, STRIPES, Settled,
 };
 use admission::Admission;
 pub(crate) use assist::assist;
@@ -316,6 +316,9 @@ impl Reception {
                 Message::Commit { file, hash } => self.commit(file, hash),
                 Message::FileFailed { file, code, message } => {
                     self.note_failure(file, FileFailure { code, message });
+                }
+                Message::Skipped { message } if self.control.version() >= SKIPS => {
+                    self.progress.skip(message);
                 }
                 Message::Totals { files, size_bytes, complete } => {
                     self.progress.set_totals(files, size_bytes, complete);

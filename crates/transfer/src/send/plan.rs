@@ -7,7 +7,7 @@ use super::walk::Walk;
 use super::{Outgoing, Sending, Stage, is_large};
 use crate::error::{FileFailure, TransferError};
 use crate::file_version::FileVersion;
-use crate::wire::{DirectoryEntry, FileEntry, LinkEntry, Message, UNNUMBERED};
+use crate::wire::{DirectoryEntry, FileEntry, LinkEntry, Message, SKIPS, UNNUMBERED};
 
 /// Files on offer and not yet sent; enough to hide the round trip of small files, and of what is
 /// there already. A receiver takes 16 384.
@@ -30,13 +30,15 @@ struct Plan {
     /// Each of them is open from its answer on.
     batch_large: usize,
     links: Vec<LinkEntry>,
+    links_bytes: usize,
     directories: Vec<DirectoryEntry>,
+    directories_bytes: usize,
 }
 
 impl Sending {
     /// Walks the sources and offers what it finds; at the end says that nothing more follows.
     pub(super) fn plan(&self, sources: &[Source]) -> Result<(), TransferError> {
-        let single_file = matches!(sources, [only] if only.is_file());
+        let single_file = matches!(sources, [only] if only.is_single());
         self.control.send(&Message::Begin { single_file })?;
         let mut plan = Plan::default();
         for source in sources {
@@ -52,12 +54,8 @@ impl Sending {
         self.tell_totals(&plan, true)?;
         self.wait_until(|files| files.waiting == 0);
         self.queue.close();
-        for links in batches(&plan.links, |link| link.path.as_bytes().len() + link.target.len()) {
-            self.control.send(&Message::Links(links))?;
-        }
-        for list in batches(&plan.directories, |one| one.path.as_bytes().len()) {
-            self.control.send(&Message::Directories(list))?;
-        }
+        self.tell_links(&mut plan)?;
+        self.tell_directories(&mut plan)?;
         self.files().all_told = true;
         self.finish()
     }
@@ -89,9 +87,27 @@ impl Sending {
                     self.offer(plan)?;
                 }
             }
-            Found::Link(link) => plan.links.push(link),
-            Found::Directory(directory) => plan.directories.push(directory),
-            Found::Skipped(what) => self.progress.skip(what),
+            // A receiver takes both at any time, so that neither is kept here.
+            Found::Link(link) => {
+                plan.links_bytes += link.path.as_bytes().len() + link.target.len();
+                plan.links.push(link);
+                if plan.links.len() >= BATCH || plan.links_bytes >= BATCH_BYTES {
+                    self.tell_links(plan)?;
+                }
+            }
+            Found::Directory(directory) => {
+                plan.directories_bytes += directory.path.as_bytes().len();
+                plan.directories.push(directory);
+                if plan.directories.len() >= BATCH || plan.directories_bytes >= BATCH_BYTES {
+                    self.tell_directories(plan)?;
+                }
+            }
+            Found::Skipped(message) => {
+                if self.control.version() >= SKIPS {
+                    self.control.send(&Message::Skipped { message: message.clone() })?;
+                }
+                self.progress.skip(message);
+            }
             Found::Failed(failure) => {
                 // It was not offered, so it has no number; the receiver counts it all the same.
                 let FileFailure { code, message } = failure.clone();
@@ -122,28 +138,25 @@ impl Sending {
         self.control.send(&Message::Offer { first, files })
     }
 
+    fn tell_links(&self, plan: &mut Plan) -> Result<(), TransferError> {
+        plan.links_bytes = 0;
+        match std::mem::take(&mut plan.links) {
+            links if links.is_empty() => Ok(()),
+            links => self.control.send(&Message::Links(links)),
+        }
+    }
+
+    fn tell_directories(&self, plan: &mut Plan) -> Result<(), TransferError> {
+        plan.directories_bytes = 0;
+        match std::mem::take(&mut plan.directories) {
+            list if list.is_empty() => Ok(()),
+            list => self.control.send(&Message::Directories(list)),
+        }
+    }
+
     fn tell_totals(&self, plan: &Plan, complete: bool) -> Result<(), TransferError> {
         self.progress.set_totals(plan.next, plan.bytes, complete);
         let (files, size_bytes) = (plan.next, plan.bytes);
         self.control.send(&Message::Totals { files, size_bytes, complete })
     }
-}
-
-/// Splits a list into messages of bounded size.
-fn batches<T: Clone>(items: &[T], size: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
-    let mut batches = Vec::new();
-    let mut batch: Vec<T> = Vec::new();
-    let mut bytes = 0;
-    for item in items {
-        bytes += size(item);
-        batch.push(item.clone());
-        if bytes >= BATCH_BYTES || batch.len() >= BATCH {
-            batches.push(std::mem::take(&mut batch));
-            bytes = 0;
-        }
-    }
-    if !batch.is_empty() {
-        batches.push(batch);
-    }
-    batches
 }

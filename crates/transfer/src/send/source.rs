@@ -135,6 +135,14 @@ impl Source {
         let stat = self.root.stat(&self.path, self.links);
         stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_file())
     }
+
+    /// Whether this is one thing that may take another name: a regular file, or a link that is
+    /// copied as a link.
+    pub(crate) fn is_single(&self) -> bool {
+        let stat = self.root.stat(&self.path, self.links);
+        let kind = stat.map(|stat| FileType::from_raw_mode(stat.st_mode));
+        kind.is_ok_and(|kind| kind.is_file() || kind.is_symlink())
+    }
 }
 
 /// Where links are copied as links no way leads through one: a directory that becomes a link

@@ -143,6 +143,9 @@ impl Message {
             Self::Directories(directories) => {
                 out.u8(42).list(directories, |out, one| one.encode(out, near_time));
             }
+            Self::Skipped { message } => {
+                out.u8(64).bytes(shortened(message));
+            }
             Self::Finish => {
                 out.u8(43);
             }
@@ -253,6 +256,7 @@ impl Message {
             46 => Self::Directories(input.list("directories", LIST_LIMIT, |input| {
                 DirectoryEntry::decode(input, read_far_time)
             })?),
+            64 => Self::Skipped { message: input.text("message", TEXT_LIMIT)? },
             43 => Self::Finish,
             44 => Self::Finished,
             kind => return Self::decode_stripe_fields(kind, input),

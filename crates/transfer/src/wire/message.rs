@@ -17,8 +17,11 @@ pub const JOINS: u16 = 4;
 pub const STRIPES: u16 = 5;
 /// The first version whose senders deal out chunks of a file that others send, too.
 pub const DEALS: u16 = 6;
+/// The first version whose receivers hear what the sender left out, and whose catalogues say that
+/// a place is a single link.
+pub const SKIPS: u16 = 7;
 /// The newest version that is spoken here.
-pub const NEWEST: u16 = DEALS;
+pub const NEWEST: u16 = SKIPS;
 /// The longest message in bytes, prefix excluded; the sender keeps batches far below.
 pub const MESSAGE_LIMIT: usize = 1 << 20;
 /// Bytes of the length prefix.
@@ -125,7 +128,7 @@ pub enum Message {
     Ready,
     /// Sender to receiver, before the first offer.
     Begin {
-        /// There is exactly one source and it is a regular file.
+        /// There is exactly one source and it is a regular file or a symbolic link.
         single_file: bool,
     },
     /// Sender to receiver: files, numbered from `first` on.
@@ -183,9 +186,15 @@ pub enum Message {
         /// The sources were read to the end.
         complete: bool,
     },
+    /// Sender to receiver: this is of a kind that is not copied, such as a socket; since version
+    /// [`SKIPS`].
+    Skipped {
+        /// For a person, with its name.
+        message: String,
+    },
     /// Sender to receiver: symbolic links.
     Links(Vec<LinkEntry>),
-    /// Sender to receiver: directories, the deepest first.
+    /// Sender to receiver: directories, each after those in it; they get their attributes last.
     Directories(Vec<DirectoryEntry>),
     /// Sender to receiver: nothing more follows.
     Finish,

@@ -23,8 +23,8 @@ pub use frame::{
     CHUNK_SIZE, FrameHeader, FrameKind, FrameTrailer, HEADER_SIZE, HOLE_CHUNKS, TRAILER_SIZE,
 };
 pub use message::{
-    AGAIN, DEALS, DEMANDS, JOINS, MESSAGE_LIMIT, Message, NEWEST, PREFIX_SIZE, Role, STRIPES,
-    UNNUMBERED, VERSION, WrittenChunk, greeting, version_of,
+    AGAIN, DEALS, DEMANDS, JOINS, MESSAGE_LIMIT, Message, NEWEST, PREFIX_SIZE, Role, SKIPS,
+    STRIPES, UNNUMBERED, VERSION, WrittenChunk, greeting, version_of,
 };
 pub(crate) use options::CONGESTION_LIMIT;
 pub use options::{HashKind, Options};
