@@ -60,7 +60,7 @@ async def replanned(directory, policy):
         for content in submissions():
             assert (await client.post("/v1/transfers", json=content)).status_code == 201
         # Streams of tokens that are not known end within a second.
-        mine = tokens.find(token).sha256
+        mine = tokens.find(token).standing
         streams = [service.open_stream(host, "host", mine) for host in ("dtn1", "dtn2")]
         for stream in streams:
             assert message(await stream.take(1.0))["kind"] == "snapshot"

@@ -145,11 +145,16 @@ class Transfer:
         return self.size_bytes > self.declared_bytes
 
     @property
+    def is_begun(self) -> bool:
+        """Whether its start has come, so that agents are told of it, or were."""
+        return self.state != "scheduled" and not (
+            self.state == "waiting" and self.start_ns is not None
+        )
+
+    @property
     def is_sent(self) -> bool:
         """Whether agents are to carry it out now."""
-        if self.state == "waiting" and self.start_ns is not None:
-            return False
-        return self.active and self.planned and self.state != "scheduled"
+        return self.active and self.planned and self.is_begun
 
     @property
     def is_rest(self) -> bool:

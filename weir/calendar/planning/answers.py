@@ -13,8 +13,9 @@ from weir.calendar.planning.refusal import instead, kept, reason, refused_data
 from weir.calendar.planning.risks import Risks
 from weir.calendar.planning.split import lanes
 from weir.calendar.planning.wire import RATE_FLOOR_BPS, file_bytes, promised, wanted_of, wire_bytes
-from weir.calendar.problem import Problem
+from weir.calendar.problem import Problem, invalid
 from weir.calendar.records import Outcome, Submission, Transfer
+from weir.errors import BadInput
 
 # `asdict` takes as long as the decision.
 _ASKED = tuple(
@@ -53,7 +54,12 @@ class Answers(Risks):
             return self._refused(outcome, now_ns, asked, refusal)
         self._release(outcome, now_ns, self._offers.lapsed(now_ns))
         plan_ns = asked.deadline_ns - self._margin_ns
-        verdict = self._ask_with_offer(outcome, now_ns, asked)
+        try:
+            verdict = self._ask_with_offer(outcome, now_ns, asked)
+        except BadInput as error:
+            # The engine found what no earlier check can know, such as two nodes without a path.
+            outcome.answer = invalid(None, str(error))
+            return self._sealed(outcome)
         if verdict.link is not None and self._refresh(outcome, now_ns):
             verdict = self._ask(now_ns, asked.id, asked, plan_ns)
         if verdict.refused:

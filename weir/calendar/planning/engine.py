@@ -270,6 +270,11 @@ class RecordedEngine:
         answers, self._answers = self._answers, []
         return [(identifier, self._told(verdict)) for identifier, verdict in answers]
 
+    def size_bytes(self, identifier: str) -> int:
+        """What a flow was admitted with, in bytes on the wire: no more can be left of it."""
+        flow = self._calendar.flow(identifier)
+        return 0 if flow is None else flow.size.count
+
     @property
     def next_epoch_ns(self) -> int:
         """When `epoch` is next due by the plan itself."""

@@ -71,6 +71,8 @@ class Plan:
         # When the next flow on a link ends, and when that was looked for.
         self._next_end_ns: dict[str, tuple[int | None, int]] = {}
         self._last_event = last_event
+        # How often a transfer was changed.
+        self._puts = 0
         self._lost = set(lost)
         self._keys = {(x.owner, x.idempotency_key): x.id for x in self.transfers.values()}
         self._replanned_ns: dict[str, int] = {}
@@ -94,6 +96,11 @@ class Plan:
         self._freed_ns = 0
         self._offer_ended = False
         self._shared_ns = 0
+
+    @property
+    def changes(self) -> tuple[int, int, int]:
+        """Another one after every change of the plan."""
+        return self._puts, self._last_event, self.engine.last_step
 
     def find_key(self, owner: str, idempotency_key: str) -> Transfer | None:
         """The active transfer that an owner submitted under a key."""
@@ -257,6 +264,7 @@ class Plan:
         return transfer.deadline_ns - wire_bits * NS_PER_S // max(1, fastest_bps) + 1_000
 
     def _put(self, outcome: Outcome, transfer: Transfer) -> None:
+        self._puts += 1
         self.transfers[transfer.id] = transfer
         outcome.transfers[transfer.id] = transfer
         self._note(transfer)

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from weir.calendar.clock import format_instant
 from weir.calendar.fast_record import changed, record
 from weir.calendar.planning.risks import Risks
+from weir.calendar.planning.wire import left_bytes
 from weir.calendar.problem import not_found
 from weir.calendar.records import Outcome, Transfer
 
@@ -38,13 +39,14 @@ class Reports(Risks):
     def report(self, now_ns: int, host: str, reports: Iterable[Report]) -> Outcome:
         """Takes what the agent on a source host measured.
 
-        The answer is the ids that the agent should stop: unknown, finished, or another's.
+        The answer is the ids that the agent should stop: unknown, finished, another's, or of
+        which no agent has been told because their start is still to come.
         """
         outcome = Outcome(answer=[])
         moved: list[Transfer] = []
         for report in reports:
             transfer = self.transfers.get(report.id)
-            if transfer is None or transfer.source != host:
+            if transfer is None or transfer.source != host or not transfer.is_begun:
                 outcome.answer.append(report.id)
             elif report.state == "done":
                 self._done(outcome, now_ns, transfer, report)
@@ -128,14 +130,26 @@ class Reports(Risks):
             state = "running" if transfer.state == "accepted" else transfer.state
             transfer = changed(transfer, state=state, started_ns=now_ns)
             self._event(outcome, now_ns, "started", transfer.id, {})
-        moved = changed(
-            transfer, size_bytes=total, bytes_durable=durable, error=report.error or None
-        )
+        error = report.error or None
+        if (report.bytes_durable or 0) > total:
+            error = f"its agent says that {report.bytes_durable} of its {total} bytes are there"
+        moved = changed(transfer, size_bytes=total, bytes_durable=durable, error=error)
         self._put(outcome, moved)
         if moved.is_void and not transfer.is_void:
             self._void(outcome, now_ns, moved)
         elif moved.is_rest and not transfer.is_rest:
             self._rest(outcome, now_ns, moved)
+        elif moved.planned and left_bytes(moved) > left_bytes(transfer):
+            self._grown(outcome, now_ns, moved)
+
+    def _grown(self, outcome: Outcome, now_ns: int, transfer: Transfer) -> None:
+        """More is left of it than before: what was there is gone, or the agent says now this.
+
+        What was planned when less was left holds no room for the rest of it: it is asked for anew.
+        """
+        if left_bytes(transfer) > self.engine.size_bytes(transfer.id):
+            self._drop(outcome, now_ns, transfer)
+            self._replan(outcome, now_ns, self.transfers[transfer.id])
 
     def _rest(self, outcome: Outcome, now_ns: int, transfer: Transfer) -> None:
         """What was promised of it is there; the rest gets what is free."""

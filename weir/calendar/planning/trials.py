@@ -13,7 +13,7 @@ from weir.calendar.planning.answers import Answers, CounterOffer, asked_again
 from weir.calendar.planning.engine import Verdict
 from weir.calendar.planning.refusal import refused_data
 from weir.calendar.planning.reports import Reports
-from weir.calendar.planning.wire import promised
+from weir.calendar.planning.wire import left_bytes, promised
 from weir.calendar.problem import Problem
 from weir.calendar.records import Outcome, Submission, Transfer
 
@@ -109,6 +109,16 @@ class Trials(Answers, Reports):
         refusal.detail, refusal.hint = detail, "submit it again with its true size"
         self._turn_away(outcome, now_ns, transfer, refusal)
         self._rates(outcome, now_ns, changes)
+
+    def _grown(self, outcome: Outcome, now_ns: int, transfer: Transfer) -> None:
+        """What waits for its answer waits on, with all that is left of it."""
+        if transfer.state != "waiting":
+            super()._grown(outcome, now_ns, transfer)
+        elif left_bytes(transfer) > self.engine.size_bytes(transfer.id):
+            changes = self.engine.cancel(now_ns, transfer.id)
+            self._end(outcome, now_ns, transfer)
+            self._rates(outcome, now_ns, changes)
+            self._ask_again(outcome, now_ns, [transfer])
 
     def _ask_again(self, outcome: Outcome, now_ns: int, transfers: Iterable[Transfer]) -> None:
         """Asks a fresh engine for those that wait for their answers, by the same time."""

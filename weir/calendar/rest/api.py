@@ -357,7 +357,7 @@ async def events(
         if not (last_event_id.isascii() and last_event_id.isdigit()):
             raise invalid("Last-Event-ID", f'"{last_event_id}" is not the number of an event')
         after = int(last_event_id)
-    return _stream(service.follow(after, identity.sha256))
+    return _stream(service.follow(after, identity.standing))
 
 
 @router.get("/v1/agents/{host:path}/assignments")
@@ -374,7 +374,7 @@ async def assignments(
 
     async def messages() -> AsyncGenerator[bytes, None]:
         # Opened by the first read: an agent that is gone before it leaves nothing behind.
-        stream = service.open_stream(host, role, identity.sha256)
+        stream = service.open_stream(host, role, identity.standing)
         try:
             while True:
                 message = await stream.take(KEEPALIVE_S / 5)

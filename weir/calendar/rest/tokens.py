@@ -40,6 +40,11 @@ class Identity:
     host: str | None
     sha256: str
 
+    @property
+    def standing(self) -> str:
+        """The token and all that it may do: another one once its entry says something else."""
+        return json.dumps([self.sha256, self.name, self.role, self.host])
+
     def may(self, right: str) -> bool:
         """Whether the role includes `right`: read, submit, elephants, agent or admin."""
         return right in RIGHTS[self.role]
@@ -53,7 +58,7 @@ class TokenFile:
         self._name = os.fspath(path)
         self._stamp: tuple[int, ...] | None = None
         self._identities: list[Identity] = []
-        self._digests: frozenset[str] = frozenset()
+        self._standings: frozenset[str] = frozenset()
 
     def identities(self) -> list[Identity]:
         """All identities; raises `BadInput` when the file is there but not a token file."""
@@ -61,24 +66,24 @@ class TokenFile:
             # At every request: a `Path` takes longer about it than the kernel does.
             status = os.stat(self._name)  # noqa: PTH116
         except FileNotFoundError:
-            self._stamp, self._identities, self._digests = None, [], frozenset()
+            self._stamp, self._identities, self._standings = None, [], frozenset()
             return []
         except OSError as error:
             raise BadInput(f"token file {self.path}: {error.strerror}") from None
         stamp = (status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_size)
         if stamp != self._stamp:
             self._identities = self._read()
-            self._digests = frozenset(identity.sha256 for identity in self._identities)
+            self._standings = frozenset(identity.standing for identity in self._identities)
             self._stamp = stamp
         return self._identities
 
-    def knows(self, digest: str) -> bool:
-        """Whether there is a token of this SHA-256; not if the file cannot be read."""
+    def knows(self, standing: str) -> bool:
+        """Whether a token still stands as it did; not if the file cannot be read."""
         try:
             self.identities()
         except BadInput:
             return False
-        return digest in self._digests
+        return standing in self._standings
 
     def find(self, token: str) -> Identity | None:
         """The identity of a token, or None. Takes as long whichever entry matches."""

@@ -80,7 +80,7 @@ class Subscription(Generic[Item]):
 
 
 class Reader:
-    """One reader's place in the history. `identity` is the SHA-256 of its token."""
+    """One reader's place in the history. `identity` is what its token may do."""
 
     def __init__(self, seen: int, identity: str) -> None:
         self.seen = seen

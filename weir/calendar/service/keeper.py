@@ -309,10 +309,12 @@ def unpacked(stored: str) -> str:
 
 
 def _outcome(command: Command, planner: Planner, now_ns: int) -> Outcome | Problem:
+    """What a command comes to; raises `RuntimeError` where it failed and is half carried out."""
+    before = planner.changes
     try:
         return command(planner, now_ns)
-    except Problem as problem:
-        return problem
-    except BadInput as error:
-        # The engine found what no earlier check can know, such as two nodes without a path.
-        return invalid(None, str(error))
+    except (Problem, BadInput) as error:
+        if planner.changes != before:
+            # What it had changed until then is in no outcome: neither stored nor told.
+            raise RuntimeError(f"half of a command was carried out: {error}") from error
+        return error if isinstance(error, Problem) else invalid(None, str(error))

@@ -74,6 +74,7 @@ class Promises:
         changes = []
         for identifier, kept in told.items():
             before = self._kept.get(identifier)
+            kept = _never_back(before, kept)
             self._count(before, kept)
             if kept.alarm != (before.alarm if before else None):
                 changes.append(_change(identifier, kept))
@@ -88,7 +89,17 @@ class Promises:
         if before is None or kept.promised_bytes < before.promised_bytes:
             before = Kept(0, 0, None, None)  # another controller counts from nothing
         self.promised_bytes += kept.promised_bytes - before.promised_bytes
-        self.carried_bytes += max(0, kept.carried_bytes - before.carried_bytes)
+        self.carried_bytes += kept.carried_bytes - before.carried_bytes
+
+
+def _never_back(before: Kept | None, kept: Kept) -> Kept:
+    """The same, of which no less was carried than before: what was carried stays so.
+
+    Only whoever counts from nothing, as another controller does, has less of both.
+    """
+    if before is None or kept.promised_bytes < before.promised_bytes:
+        return kept
+    return replace(kept, carried_bytes=max(kept.carried_bytes, before.carried_bytes))
 
 
 def _change(identifier: str, kept: Kept) -> Change:

@@ -71,7 +71,7 @@ class Measured:
 
 
 class Stream(Subscription[bytes]):
-    """Assignments to one connected agent, as they travel. `identity` is the SHA-256 of its token.
+    """Assignments to one connected agent, as they travel. `identity` is what its token may do.
 
     What changes is told as it is when it is told: a rate that has changed again by then is told
     once. The first change is told at once, those after it together `PAUSE_S` later. `told` makes

@@ -88,13 +88,15 @@ class Service:
         # How many active transfers need each host.
         self._needed: Counter[str] = Counter()
         self.timetables: dict[str, Timetable] = {}
+        # How many bytes of an active transfer were counted, where it has fewer by now.
+        self._most: dict[str, int] = {}
         self._views = Views()
         self._orders = Orders(settings.network, self.registry.reach, settings.spare)
         self.hub = EventHub(0)
         # Why the service has ended for good, and who is told.
         self.failure: WeirError | None = None
         self.on_failure: Callable[[], None] = lambda: None
-        # Whether a token, by its SHA-256, may still be used.
+        # Whether a token still stands as it did: see `Identity.standing`.
         self.knows: Callable[[str], bool] = lambda _: True
         self._store = store
         self._keeper = Keeper(settings, store, self.metrics, source)
@@ -702,6 +704,7 @@ class Service:
         self._orders.clear()
         active, rates, lanes_bps = self.active, self.rates, self.lanes
         self.active, self.rates, self.lanes = taken.active, taken.rates, taken.lanes
+        self._most = {x: most for x, most in self._most.items() if x in self.active}
         self._needed = Counter(y for x in self.active.values() for y in (x.source, x.destination))
         self.timetables = taken.timetables
         self._set_recent([self.active.get(x.id, x) for x in reversed(taken.recent)])
@@ -737,8 +740,10 @@ class Service:
         delivered = 0
         for transfer in outcome.transfers.values():
             before = self.active.get(transfer.id)
-            moved = transfer.bytes_durable - (before.bytes_durable if before else 0)
-            delivered += max(0, moved)
+            most = self._most.pop(transfer.id, before.bytes_durable if before else 0)
+            delivered += max(0, transfer.bytes_durable - most)
+            if transfer.active and transfer.bytes_durable < most:
+                self._most[transfer.id] = most
         self.metrics.delivered.inc(delivered)
 
     # --- time ---
