@@ -17,7 +17,7 @@ pub const QUANTUM_MIN: usize = 1_448;
 /// and whoever comes waits for a round.
 const ROUND_S: f64 = 2e-3;
 const ROUND_MIN: usize = 64 << 10;
-const ROUND_MAX: usize = 1 << 20;
+const ROUND_MAX: usize = 4 << 20;
 /// One sends a part of it at a time at most, where few wait.
 const PARTS: usize = 4;
 /// The largest weight.
@@ -92,6 +92,11 @@ impl Turns {
             turn.is_waiting = true;
             self.queue(uid);
         }
+    }
+
+    /// Whether nobody has anything to send.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
     }
 
     /// Whose turn it is and how much it may send, in bytes; none if nobody has anything.

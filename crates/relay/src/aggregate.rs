@@ -37,6 +37,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 /// What is read in one go, before others have their turn.
 const TURN: usize = 8 * BUFFER;
+/// What is put into the aggregate in one go, before what has come out of it has its turn: clients
+/// wait for acknowledgements that are among that.
+const FILL: u64 = 1 << 20;
 /// Data from so many bytes on are moved by the kernel; fewer are copied with less effort.
 const BULK: usize = 8 << 10;
 /// After so many frames in a row that are less, they are read together.
@@ -90,6 +93,10 @@ pub(crate) struct Shared {
     /// What of a frame's data is in a pipe, and the place in `out` where it belongs.
     passing: Pipe,
     cut: usize,
+    /// There is more to put into the aggregate, which may take it.
+    is_filling: bool,
+    /// The kernel may keep a part of a packet for what follows.
+    is_kept: bool,
     buffer: Box<[u8]>,
     /// Frames in a row that were less than [`BULK`].
     small: u8,
@@ -138,6 +145,8 @@ impl Shared {
             written: 0,
             passing: Pipe::new(WIDE).map_err(RelayError::system("pipe"))?,
             cut: 0,
+            is_filling: false,
+            is_kept: false,
             buffer: vec![0; BUFFER].into_boxed_slice(),
             small: SMALL_MAX,
             rated: (Instant::now(), 0, 0),
@@ -195,14 +204,24 @@ impl Shared {
 
     /// Puts data into the aggregate, flow by flow, as long as it takes any.
     fn fill(&mut self, end: &mut impl End) -> Result<(), RelayError> {
+        let until = self.status.bytes_sent + FILL;
+        self.is_filling = false;
         loop {
             self.write_out()?;
             if self.waiting() >= BUFFER || self.passing.held() > 0 {
-                return Ok(());
+                break;
             }
-            let Some((uid, turn)) = self.turns.front() else { return self.write_out() };
+            if self.status.bytes_sent >= until {
+                self.is_filling = true;
+                break;
+            }
+            let Some((uid, turn)) = self.turns.front() else { break };
             self.send_from(end, uid, turn);
         }
+        if std::mem::take(&mut self.is_kept) {
+            socket::push(&self.socket);
+        }
+        Ok(())
     }
 
     /// One flow's turn: what its connection has goes behind what waits.
@@ -263,7 +282,12 @@ impl Shared {
             let until = if is_before { self.cut } else { self.out.len() };
             let bytes = &self.out[self.written..until];
             let done = match (bytes.is_empty(), is_before) {
-                (true, _) => self.passing.drain(&self.socket).map(|count| (count, 0)),
+                (true, _) => {
+                    // Others' data make the last packet full: packets cost the same.
+                    let has_more = !self.turns.is_empty();
+                    self.is_kept |= has_more;
+                    self.passing.drain(&self.socket, has_more).map(|count| (count, 0))
+                }
                 (false, true) => {
                     socket::write_before(&self.socket, bytes).map(|count| (count, count))
                 }
@@ -338,6 +362,7 @@ impl Shared {
             // What others wait for need not wait until all has been read.
             if done.is_ok() && taken >= told + BUFFER {
                 told = taken;
+                self.tell_acknowledged(end);
                 done = self.write_out();
             }
             if done.is_err() || !self.is_readable {
@@ -469,8 +494,12 @@ impl Shared {
         let window = window(self.flows.len());
         let Some(flow) = self.flows.get_mut(&uid) else { return };
         flow.gathered = 0;
+        let before = flow.incoming.handed_on();
         if let Err(error) = flow.flush(&mut self.pipes) {
             return self.break_here(end, uid, broken_by(&error));
+        }
+        if let Some(telling) = &mut self.telling {
+            telling.note(flow.incoming.handed_on() - before);
         }
         if let Some(until) = flow.incoming.promise(window, self.step) {
             self.tell(Message::Room { uid, until });
@@ -524,7 +553,8 @@ impl Shared {
 
     /// Tells what servers have acknowledged since it was last told.
     fn tell_acknowledged(&mut self, end: &mut impl End) {
-        let Some(telling) = self.telling.as_mut().filter(|telling| telling.is_due()) else {
+        let now = Instant::now();
+        let Some(telling) = self.telling.as_mut().filter(|telling| telling.is_due(now)) else {
             return;
         };
         let mut is_news = false;
@@ -606,7 +636,8 @@ impl Shared {
     /// Waits for events; not at all where something is left to do.
     pub(crate) fn wait(&mut self, longest: Duration) -> Result<Vec<Event>, RelayError> {
         let pause = self.telling.as_ref().map_or(longest, |telling| telling.pause(longest));
-        self.poll.wait(if self.is_readable { Duration::ZERO } else { pause })
+        let is_busy = self.is_readable || self.is_filling;
+        self.poll.wait(if is_busy { Duration::ZERO } else { pause })
     }
 
     /// Does what these events ask for.

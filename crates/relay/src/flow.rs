@@ -107,7 +107,7 @@ impl Flow {
         }
         if let Some(pipe) = &mut self.pipe {
             while pipe.held() > 0 {
-                let count = pipe.drain(&self.socket)?;
+                let count = pipe.drain(&self.socket, false)?;
                 if count == 0 {
                     return Ok(());
                 }

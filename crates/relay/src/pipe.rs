@@ -57,10 +57,13 @@ impl Pipe {
         }
     }
 
-    /// From the pipe into a connection, as much as that takes at once; how much that was.
-    pub(crate) fn drain(&mut self, to: &Socket) -> io::Result<usize> {
+    /// From the pipe into a connection, as much as that takes at once; how much that was. With
+    /// `has_more` the kernel waits for what follows where that makes a packet full: whatever has
+    /// nothing to follow with has to [push](crate::socket::push) it.
+    pub(crate) fn drain(&mut self, to: &Socket, has_more: bool) -> io::Result<usize> {
+        let more = if has_more { SpliceFlags::MORE } else { SpliceFlags::empty() };
         loop {
-            return match splice(&self.exit, None, to, None, self.held, flags()) {
+            return match splice(&self.exit, None, to, None, self.held, flags() | more) {
                 Ok(count) => {
                     self.held -= count;
                     Ok(count)

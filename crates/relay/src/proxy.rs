@@ -377,7 +377,7 @@ fn fill(from: &mut Side, pipes: &mut Vec<Pipe>) -> io::Result<()> {
 /// From the pipe into the other connection; how much.
 fn drain(from: &mut Side, to: &mut Side) -> io::Result<usize> {
     let Some(pipe) = &mut from.pipe else { return Ok(0) };
-    let count = pipe.drain(&to.socket)?;
+    let count = pipe.drain(&to.socket, false)?;
     to.is_writable = count > 0;
     Ok(count)
 }

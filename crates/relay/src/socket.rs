@@ -74,6 +74,12 @@ pub(crate) fn write_before(socket: &Socket, from: &[u8]) -> io::Result<usize> {
     }
 }
 
+/// Sends what the kernel has kept for what was to follow.
+pub(crate) fn push(socket: &Socket) {
+    // Whatever it cannot be told, it sends after a while.
+    let _ = socket.set_tcp_nodelay(true);
+}
+
 /// Listens for clients, those of several paths (MPTCP, RFC 8684) among them where this host's
 /// kernel has that; with `is_transparent` also for what is on its way to others.
 pub(crate) fn listen_for_clients(

@@ -166,6 +166,23 @@ fn a_hundred_flows_come_back_whole_through_one_connection() {
 
 /// What is large goes through pipes, what the connection does not take waits, and what comes when
 /// pipes are full waits behind it: nothing overtakes anything.
+/// What is less than a packet waits for nobody who might follow: a kernel that is told of more to
+/// come keeps it for 200 ms.
+#[test]
+fn the_end_of_what_is_large_does_not_wait_for_more() {
+    let split = split();
+    let join = join(split.address(), server(echo));
+    let mut client = connected(join.address());
+    let (sent, mut got) = (data(0, 20_000), vec![0; 20_000]);
+    let begun = Instant::now();
+    for _ in 0..100 {
+        client.write_all(&sent).expect("it is taken");
+        client.read_exact(&mut got).expect("it comes back");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+    assert_eq!(got, sent);
+}
+
 #[test]
 fn who_reads_by_fits_and_starts_gets_all_in_order_both_ways() {
     let split = split();
