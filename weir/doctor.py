@@ -5,6 +5,7 @@ of inferring it from versions; none leaves anything behind.
 """
 
 import errno
+import math
 import os
 import re
 import shutil
@@ -24,6 +25,10 @@ from weir.observe.infiniband import counter_files, discovery, umad
 from weir.probe.echo import icmp_socket
 
 _CPU_SAMPLE_S = 0.5
+_SCHED = Path("/proc/sys/kernel")
+_RT_FILES = ("runtime", "period")
+_GROUPS = Path("/sys/fs/cgroup")
+_UMAD = Path("/dev/infiniband")
 _PROBE_TIMEOUT_S = 10
 _PAIR = """
 [lab]
@@ -166,29 +171,76 @@ def _infiniband() -> tuple[bool, str]:
         missing.append(f"ibnetdiscover is not installed (Debian: {discovery.DEBIAN_PACKAGE})")
     if any(missing):
         return False, "; ".join(one for one in missing if one)
-    adapters = len(list(counter_files.ROOT.glob("*")))
-    return True, f"libibumad and ibnetdiscover; adapters: {adapters}"
+    # Adapters of Ethernet stand there, too.
+    layers = sorted(counter_files.ROOT.glob("*/ports/*/link_layer"))
+    ports = [one.parent for one in layers if _text(one).strip() == "InfiniBand"]
+    if not ports:
+        found = "libibumad and ibnetdiscover are here, and no adapter that they could ask"
+        return False, found
+    named = ", ".join(f"{one.parent.parent.name}/{one.name}" for one in ports)
+    if not any(os.access(one, os.R_OK | os.W_OK) for one in _UMAD.glob("umad*")):
+        return False, f"{named}: no {_UMAD}/umad* that this user may open (module ib_umad)"
+    return True, f"libibumad and ibnetdiscover; ports: {named}"
 
 
 def _realtime() -> tuple[bool, str]:
-    policy, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
     try:
+        policy, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     except PermissionError:
         return False, "SCHED_FIFO: not permitted (root, CAP_SYS_NICE or ulimit -r)"
+    except OSError as error:
+        return False, f"SCHED_FIFO: {error.strerror}"
     os.sched_setscheduler(0, policy, parameters)
-    runtime = int(Path("/proc/sys/kernel/sched_rt_runtime_us").read_text())
-    share = "all" if runtime < 0 else f"{runtime / 10_000:.0f} %"
-    return True, f"SCHED_FIFO is permitted, for {share} of each second"
+    runtime_us, period_us = (_number(_SCHED / f"sched_rt_{one}_us") for one in _RT_FILES)
+    if runtime_us == 0:
+        return False, "SCHED_FIFO is permitted, for none of the time (kernel.sched_rt_runtime_us)"
+    if runtime_us is None or not period_us:
+        return True, "SCHED_FIFO is permitted"
+    share = "all" if runtime_us < 0 else f"{runtime_us / period_us:.0%}".replace("%", " %")
+    return True, f"SCHED_FIFO is permitted, for {share} of the time"
+
+
+def _number(file: Path) -> int | None:
+    try:
+        return int(_text(file))
+    except ValueError:
+        return None
 
 
 def _cpu() -> tuple[bool, str]:
-    cores = len(os.sched_getaffinity(0))
+    present = len(os.sched_getaffinity(0))
+    cores = min(present, _processors_allowed())
     idle_before, all_before = _cpu_ticks()
     time.sleep(_CPU_SAMPLE_S)
     idle_after, all_after = _cpu_ticks()
     idle = (idle_after - idle_before) / max(1, all_after - all_before) * cores
-    return idle >= 1, f"{cores} cores, {idle:.1f} of them idle just now"
+    found = f"{present} cores, {idle:.1f} of them idle just now"
+    if cores < present:
+        found += f"; this control group may use {cores:.1f} (cpu.max)"
+    return idle >= 1, found
+
+
+def _processors_allowed() -> float:
+    """What the control group that this process is in, and those above it, may use."""
+    allowed = math.inf
+    lines = (line.split(":", 2) for line in _text(Path("/proc/self/cgroup")).splitlines())
+    for below in (path.lstrip("/") for number, _, path in lines if number == "0"):
+        folder = _GROUPS / below
+        while folder.is_relative_to(_GROUPS):
+            quota, _, period = _text(folder / "cpu.max").strip().partition(" ")
+            if quota.isdecimal() and period.isdecimal():
+                allowed = min(allowed, int(quota) / int(period))
+            folder = folder.parent
+    return allowed
+
+
+def _text(file: Path) -> str:
+    """What stands in a file of the kernel's; nothing if there is none."""
+    try:
+        return file.read_text()
+    except OSError:
+        return ""
 
 
 def _cpu_ticks() -> tuple[int, int]:

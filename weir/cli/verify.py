@@ -38,18 +38,17 @@ def run(args: argparse.Namespace) -> int:
     for difference in verify.differences(one, other):
         count += 1
         _tell(difference, args.json)
-    files = one.files if one else []
-    total = sum(file.size.count for file in files)
+    files, total = (one.files, one.size.count) if one else (0, 0)
     if args.json:
         facts = {"source": first.named, "destination": second.named, "differences": count}
-        facts |= {"files": len(files), "size_bytes": total}
+        facts |= {"files": files, "size_bytes": total}
         print(json.dumps({"event": "done", **facts}), flush=True)
     if count:
         error = TransferFailed(f"{second.named} is not {first.named}: {count} differences")
         error.is_told = args.json
         raise error
     if not args.json:
-        print(f"the same: {len(files)} files, {size(total)}, in {printable(second.named)}")
+        print(f"the same: {files} files, {size(total)}, in {printable(second.named)}")
     return 0
 
 

@@ -1,15 +1,16 @@
 """Whether two places hold the same: names, kinds, contents by hash; nothing is moved.
 
-Each end hashes what it has. Times, permissions and owners are not compared.
+Each end hashes what it has. Times, permissions and owners are not compared. What is told of a place
+is read once, in the order of the paths, so that memory does not grow with it.
 """
 
 import os
 import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
-from weir._core import Bytes, Time, catalogue
+from weir._core import Bytes, Catalogue, Time, catalogue
 from weir.errors import BadInput
 from weir.home import expanded
 from weir.transfer import SILENCE
@@ -52,25 +53,43 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """What stands under a name: its kind, size and the file's hash or the link's target."""
+    """What stands under a name: its kind, size and the file's hash or the link's target.
+
+    Attributes:
+        kind: file, link, directory or unreadable.
+        size: of a file.
+        value: the file's hash, the link's target, or why it is unreadable.
+    """
 
     kind: str
     size: Bytes
     value: bytes
 
 
-@dataclass(frozen=True, slots=True)
 class Listing:
-    """All that stands at a place, by path below it; a single file is under the empty path."""
+    """All that stands at a place. It can be gone through once: see `differences`.
 
-    is_file: bool
-    things: Mapping[bytes, Thing]
-    unreadable: tuple[str, ...]
+    Attributes:
+        is_single: the place itself is a regular file or a link.
+        files: how many regular files there are.
+        size: the bytes of all of them.
+    """
 
-    @property
-    def files(self) -> list[Thing]:
-        """The entries that are regular files."""
-        return [thing for thing in self.things.values() if thing.kind == _FILE]
+    def __init__(self, told: Catalogue) -> None:
+        self.is_single = told.single
+        self.files = told.files
+        self.size = Bytes.from_count(told.size_bytes)
+        self._told = told
+
+    def things(self) -> Iterator[tuple[bytes | None, Thing]]:
+        """By path below the place; a single file or link is under the empty path.
+
+        What is unreadable comes first, without a path, its value saying why.
+        """
+        for path, kind, size, value in self._told:
+            below = b"" if self.is_single else path
+            thing = Thing(kind, Bytes.from_count(size), value)
+            yield (None if kind == _UNREADABLE else below), thing
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,16 +122,7 @@ def read(place: Place, silence: Time = SILENCE) -> Listing | None:
         told = catalogue(named, place.follow_links, silence, keys)
     else:
         told = catalogue(named, place.follow_links)
-    if told is None:
-        return None
-    is_file, items = told
-    things, unreadable = {}, []
-    for path, kind, size, value in items:
-        if kind == _UNREADABLE:
-            unreadable.append(value.decode("utf-8", "backslashreplace"))
-        else:
-            things[b"" if is_file else path] = Thing(kind, Bytes.from_count(size), value)
-    return Listing(is_file, things, tuple(unreadable))
+    return None if told is None else Listing(told)
 
 
 def read_both(first: Place, second: Place) -> tuple[Place, Listing | None, Place, Listing | None]:
@@ -155,7 +165,7 @@ def read_both(first: Place, second: Place) -> tuple[Place, Listing | None, Place
 
 
 def differences(first: Listing | None, second: Listing | None) -> Iterator[Difference]:
-    """In what they differ, by path; nothing if they are the same.
+    """In what they differ, by path; nothing if they are the same. Goes through both.
 
     Raises:
         BadInput: nothing stands at the first place.
@@ -165,16 +175,42 @@ def differences(first: Listing | None, second: Listing | None) -> Iterator[Diffe
     if second is None:
         yield Difference(None, "missing", "nothing stands at the second place")
         return
-    for which, listing in (("first", first), ("second", second)):
-        for words in listing.unreadable:
-            yield Difference(None, _UNREADABLE, f"at the {which} place: {words}")
-    if first.is_file != second.is_file:
-        yield Difference(None, "kind", "one is a file, the other a directory")
+    ones, others = first.things(), second.things()
+    one = yield from _past_unreadable(ones, "first")
+    other = yield from _past_unreadable(others, "second")
+    if first.is_single != second.is_single:
+        words = "one is a single file or link, the other a directory"
+        yield Difference(None, "kind", words)
         return
-    for path in sorted(first.things.keys() | second.things.keys()):
-        one, other = first.things.get(path), second.things.get(path)
-        if one != other:
-            yield _difference(path, one, other)
+    while one is not None or other is not None:
+        path = min(two[0] for two in (one, other) if two is not None)
+        here = one if one is not None and one[0] == path else None
+        there = other if other is not None and other[0] == path else None
+        if here != there:
+            yield _difference(path, here and here[1], there and there[1])
+        if here is not None:
+            one = _next(ones)
+        if there is not None:
+            other = _next(others)
+
+
+def _past_unreadable(
+    things: Iterator[tuple[bytes | None, Thing]], which: str
+) -> Generator[Difference, None, tuple[bytes, Thing] | None]:
+    """Tells what is unreadable; returns the first thing after that."""
+    for path, thing in things:
+        if path is not None:
+            return path, thing
+        words = thing.value.decode("utf-8", "backslashreplace")
+        yield Difference(None, _UNREADABLE, f"at the {which} place: {words}")
+    return None
+
+
+def _next(things: Iterator[tuple[bytes | None, Thing]]) -> tuple[bytes, Thing] | None:
+    for path, thing in things:
+        if path is not None:
+            return path, thing
+    return None
 
 
 def _difference(path: bytes, one: Thing | None, other: Thing | None) -> Difference:

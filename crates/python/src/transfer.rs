@@ -472,8 +472,33 @@ fn keys_revoke(py: Python<'_>, directory: PathBuf, holder: &str) -> PyResult<()>
 /// unreadable the path is empty and the last says why.
 type Listed = (Vec<u8>, &'static str, u64, Vec<u8>);
 
-/// What stands at a place, and whether that is a regular file; `None` if nothing is there. With a
-/// `silence`, after which a server is gone, the place is a server's, else it is a local one.
+/// What stands at a place, one after the other, by path.
+#[pyclass(frozen, module = "weir._core")]
+struct Catalogue {
+    /// Until it was read to its end.
+    items: Mutex<weir_transfer::Catalogue>,
+    #[pyo3(get)]
+    single: bool,
+    #[pyo3(get)]
+    files: u64,
+    #[pyo3(get)]
+    size_bytes: u64,
+}
+
+#[pymethods]
+impl Catalogue {
+    fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        this
+    }
+
+    fn __next__(&self) -> PyResult<Option<Listed>> {
+        let item = self.items.lock().unwrap_or_else(PoisonError::into_inner).next();
+        item.transpose().map(|item| item.map(listed)).map_err(|error| raise(&error))
+    }
+}
+
+/// What stands at a place; `None` if nothing is there. With a `silence`, after which a server is
+/// gone, the place is a server's, else it is a local one.
 #[pyfunction]
 #[pyo3(signature = (place, follow_links, silence=None, keys=None))]
 fn catalogue(
@@ -482,7 +507,7 @@ fn catalogue(
     follow_links: bool,
     silence: Option<Time>,
     keys: Option<PathBuf>,
-) -> PyResult<Option<(bool, Vec<Listed>)>> {
+) -> PyResult<Option<Catalogue>> {
     let made = py.detach(|| match silence {
         None => {
             let place = std::path::Path::new(OsStr::from_bytes(&place));
@@ -498,7 +523,12 @@ fn catalogue(
         }
     });
     let made = made.map_err(|error| raise(&error))?;
-    Ok(made.map(|made| (made.single_file, made.items.into_iter().map(listed).collect())))
+    Ok(made.map(|made| Catalogue {
+        single: made.single,
+        files: made.files,
+        size_bytes: made.bytes,
+        items: Mutex::new(made),
+    }))
 }
 
 fn listed(item: Item) -> Listed {
@@ -532,6 +562,7 @@ fn keys_issue(
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Transfer>()?;
     module.add_class::<Server>()?;
+    module.add_class::<Catalogue>()?;
     module.add_function(wrap_pyfunction!(catalogue, module)?)?;
     module.add_function(wrap_pyfunction!(keys_init, module)?)?;
     module.add_function(wrap_pyfunction!(keys_issue, module)?)?;

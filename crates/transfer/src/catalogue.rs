@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 
+use crate::bounds;
 use crate::buffer::{PIECE, PageBuffer};
 use crate::client::{Cutter, Dialer, Session};
 use crate::control::{self, ControlReader, ControlWriter, HEARTBEAT};
@@ -14,11 +15,12 @@ use crate::error::{FileFailure, TransferError};
 use crate::remote::Remote;
 use crate::root::{Links, read_full};
 use crate::send::{Found, Source, Walk};
+use crate::spool::{self, Sorted, Sorter};
 use crate::threads;
 use crate::transfer::{Settings, check_place};
 use crate::wire::{
     DirectoryEntry, FailureCode, FileEntry, HashKind, LinkEntry, MESSAGE_LIMIT, Message, Options,
-    RelativePath, Settled, UNNUMBERED,
+    RelativePath, SKIPS, Settled, UNNUMBERED,
 };
 
 /// Items in one message: a path has up to 4 KiB, a link two of them, and a message 1 MiB.
@@ -46,13 +48,86 @@ pub enum Item {
     Unreadable(String),
 }
 
-/// What stands at a place.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// What stands at a place, one item after the other: first what is unreadable, then by path. What
+/// memory has no room for is in a temporary file.
 pub struct Catalogue {
-    /// The place itself is a regular file.
-    pub single_file: bool,
-    /// In the order of a walk.
-    pub items: Vec<Item>,
+    /// The place itself is a regular file or a link.
+    pub single: bool,
+    /// How many regular files there are.
+    pub files: u64,
+    /// The bytes of all of them.
+    pub bytes: u64,
+    items: Sorted<'static>,
+}
+
+impl Iterator for Catalogue {
+    type Item = Result<Item, TransferError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let record = self.items.next()?;
+        Some(record.and_then(|record| unpacked(&record)).map_err(not_kept))
+    }
+}
+
+/// Takes a catalogue as it is told.
+struct Gathering {
+    files: u64,
+    bytes: u64,
+    items: Sorter<'static>,
+}
+
+impl Gathering {
+    fn new() -> Self {
+        Self { files: 0, bytes: 0, items: Sorter::new(Box::new(spool::temporary)) }
+    }
+
+    fn add(&mut self, item: &Item) -> Result<(), TransferError> {
+        if let Item::File { size_bytes, .. } = item {
+            self.files += 1;
+            self.bytes = self.bytes.saturating_add(*size_bytes);
+        }
+        self.items.push(&packed(item)).map_err(not_kept)
+    }
+
+    fn end(self, single: bool) -> Result<Catalogue, TransferError> {
+        let Self { files, bytes, items } = self;
+        Ok(Catalogue { single, files, bytes, items: items.sorted().map_err(not_kept)? })
+    }
+}
+
+/// An item as a record, whose order is that of the paths: none of them has a zero.
+fn packed(item: &Item) -> Vec<u8> {
+    match item {
+        Item::File { path, size_bytes, hash } => {
+            [path.as_bytes(), b"\0f", &size_bytes.to_be_bytes(), hash].concat()
+        }
+        Item::Link(link) => [link.path.as_bytes(), b"\0l", &link.target].concat(),
+        Item::Directory(path) => [path.as_bytes(), b"\0d"].concat(),
+        Item::Unreadable(why) => [b"\0u", why.as_bytes()].concat(),
+    }
+}
+
+fn unpacked(record: &[u8]) -> io::Result<Item> {
+    let read = || {
+        let end = record.iter().position(|byte| *byte == 0)?;
+        let (path, (kind, rest)) = (&record[..end], record[end + 1..].split_first()?);
+        let path = RelativePath::new(path).ok()?;
+        Some(match kind {
+            b'f' => {
+                let (size, hash) = rest.split_first_chunk()?;
+                let size_bytes = u64::from_be_bytes(*size);
+                Item::File { path, size_bytes, hash: hash.try_into().ok()? }
+            }
+            b'l' => Item::Link(LinkEntry { path, target: rest.to_vec() }),
+            b'd' => Item::Directory(path),
+            _ => Item::Unreadable(String::from_utf8_lossy(rest).into_owned()),
+        })
+    };
+    read().ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+fn not_kept(source: io::Error) -> TransferError {
+    TransferError::Storage { path: "the list of what is there".to_owned(), source }
 }
 
 impl Catalogue {
@@ -63,10 +138,10 @@ impl Catalogue {
             Err(error) if is_absent(&error) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let mut catalogue = Self { single_file: source.is_file(), items: Vec::new() };
+        let (single, mut gathering) = (source.is_single(), Gathering::new());
         let going = AtomicBool::new(true);
         read(source, &going, &mut |item| {
-            catalogue.items.push(match item {
+            gathering.add(&match item {
                 Read::File(entry, hash) => {
                     let FileEntry { path, size_bytes, .. } = entry;
                     Item::File { path, size_bytes, hash }
@@ -74,10 +149,9 @@ impl Catalogue {
                 Read::Link(link) => Item::Link(link),
                 Read::Directory(directory) => Item::Directory(directory.path),
                 Read::Failed(failure) => Item::Unreadable(failure.message),
-            });
-            Ok(())
+            })
         })?;
-        Ok(Some(catalogue))
+        gathering.end(single).map(Some)
     }
 
     /// The catalogue of a server's place; `None` if nothing is there. Only the settings of the
@@ -97,8 +171,9 @@ impl Catalogue {
         let mut session = dialer.open(&[remote.port], 0, None)?;
         let (place, options) = (remote.path.clone(), options(settings.follow_links));
         session.request(&Message::Catalogue { place, options }).map_err(hint_at_age)?;
-        let Session { reader, .. } = &mut session;
-        collect(reader)
+        let Session { reader, control, .. } = &mut session;
+        let name = (control.version() < SKIPS).then(|| bounds::sent_name(&remote.path)).flatten();
+        collect(reader, name.as_deref())
     }
 }
 
@@ -138,43 +213,57 @@ fn hint_at_age(error: TransferError) -> TransferError {
     }
 }
 
-/// Takes what a server tells.
-fn collect(reader: &mut ControlReader) -> Result<Option<Catalogue>, TransferError> {
-    let mut told: Option<Catalogue> = None;
+/// Takes what a server tells. An older one does not say that a place is a single link; that is of
+/// the name `of_link`, and alone.
+fn collect(
+    reader: &mut ControlReader,
+    of_link: Option<&[u8]>,
+) -> Result<Option<Catalogue>, TransferError> {
+    let mut told: Option<(bool, Gathering)> = None;
     let (mut first, mut offered) = (0, Vec::new().into_iter());
+    let (mut count, mut link) = (0_u64, false);
     loop {
         let message = reader.expect(MESSAGE_LIMIT)?;
-        let items = match (message, &mut told) {
+        let (message, gathering) = match (message, &mut told) {
             (Message::Begin { single_file }, None) => {
-                told = Some(Catalogue { single_file, items: Vec::new() });
+                told = Some((single_file, Gathering::new()));
                 continue;
             }
-            (Message::Finished, _) if offered.len() == 0 => return Ok(told),
+            (Message::Finished, _) if offered.len() == 0 => break,
             (Message::Ping, _) => continue,
-            (Message::Offer { first: number, files }, Some(_)) if offered.len() == 0 => {
+            (message, Some((_, gathering))) => (message, gathering),
+            _ => return Err(reader.unexpected("no part of a catalogue")),
+        };
+        count += 1;
+        match message {
+            Message::Offer { first: number, files } if offered.len() == 0 => {
                 (first, offered) = (number, files.into_iter());
-                continue;
             }
-            (Message::Committed(settled), Some(told)) => {
+            Message::Committed(settled) => {
                 for Settled { file, hash } in settled {
                     let next = offered.next().filter(|_| file == first);
                     let Some(FileEntry { path, size_bytes, .. }) = next else {
                         return Err(reader.unexpected("the hash of no file"));
                     };
                     first += 1;
-                    told.items.push(Item::File { path, size_bytes, hash });
+                    gathering.add(&Item::File { path, size_bytes, hash })?;
                 }
-                continue;
             }
-            (Message::Links(links), Some(_)) => links.into_iter().map(Item::Link).collect(),
-            (Message::Directories(list), Some(_)) => {
-                list.into_iter().map(|one| Item::Directory(one.path)).collect()
+            Message::Links(links) => {
+                link = matches!(&links[..], [only] if Some(only.path.as_bytes()) == of_link);
+                let mut items = links.into_iter().map(Item::Link);
+                items.try_for_each(|item| gathering.add(&item))?;
             }
-            (Message::FileFailed { message, .. }, Some(_)) => vec![Item::Unreadable(message)],
+            Message::Directories(list) => {
+                let mut items = list.into_iter().map(|one| Item::Directory(one.path));
+                items.try_for_each(|item| gathering.add(&item))?;
+            }
+            Message::FileFailed { message, .. } => gathering.add(&Item::Unreadable(message))?,
             _ => return Err(reader.unexpected("no part of a catalogue")),
-        };
-        told.iter_mut().for_each(|told| told.items.extend(items.iter().cloned()));
+        }
     }
+    let is_link = count == 1 && link;
+    told.map(|(single, gathering)| gathering.end(single || is_link)).transpose()
 }
 
 /// How much was hashed for a client.
@@ -190,7 +279,9 @@ pub(crate) fn tell(
     source: Source,
     hashed: &mut Hashed,
 ) -> Result<(), TransferError> {
-    control.send(&Message::Begin { single_file: source.is_file() })?;
+    let is_told = control.version() >= SKIPS;
+    let single_file = if is_told { source.is_single() } else { source.is_file() };
+    control.send(&Message::Begin { single_file })?;
     let (going, over) = (AtomicBool::new(true), (Mutex::new(false), Condvar::new()));
     thread::scope(|scope| {
         threads::begin_in(scope, || beat(control, &going, &over))?;

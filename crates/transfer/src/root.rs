@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Stat};
 
@@ -33,7 +34,7 @@ pub enum Confinement {
 /// An open directory and the rule by which paths below it are resolved.
 #[derive(Debug)]
 pub struct Root {
-    fd: OwnedFd,
+    fd: Arc<OwnedFd>,
     resolve: ResolveFlags,
     /// Where it was when it was opened.
     place: PathBuf,
@@ -54,7 +55,7 @@ impl Root {
             Confinement::Unlinked => ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS,
             Confinement::Open => ResolveFlags::empty(),
         };
-        Ok(Self { fd, resolve, place: path.to_owned(), shown: path.to_owned() })
+        Ok(Self { fd: Arc::new(fd), resolve, place: path.to_owned(), shown: path.to_owned() })
     }
 
     /// The same directory, called by the name that peers have for it: where it is on this machine
@@ -73,10 +74,22 @@ impl Root {
         self.within(path, ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS)
     }
 
+    /// The same directory, by the same handle, below which no link is followed.
+    pub(crate) fn unlinked(&self) -> Self {
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        let (fd, place, shown) = (Arc::clone(&self.fd), self.place.clone(), self.shown.clone());
+        Self { fd, resolve, place, shown }
+    }
+
     fn within(&self, path: &RelativePath, resolve: ResolveFlags) -> io::Result<Self> {
         let below = OsStr::from_bytes(path.as_bytes());
         let (place, shown) = (self.place.join(below), self.shown.join(below));
-        Ok(Self { fd: self.directory(path)?, resolve, place, shown })
+        Ok(Self { fd: Arc::new(self.directory(path)?), resolve, place, shown })
+    }
+
+    /// Whether it has the handle of another, and none of its own.
+    pub(crate) fn shares(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.fd, &other.fd)
     }
 
     /// What tells this directory from all others: its device and inode.

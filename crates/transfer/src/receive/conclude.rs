@@ -1,6 +1,6 @@
 //! The end of an operation: what comes after the files, and the last word.
 
-use std::collections::HashMap;
+use std::io;
 use std::net::TcpStream;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
@@ -10,8 +10,31 @@ use super::report::TICK;
 use super::{Done, Reception, stage};
 use crate::connection::Connection;
 use crate::error::{FileFailure, TransferError};
+use crate::scratch::scratch;
 use crate::socket;
+use crate::spool::{self, Place, Sorter, Spool};
 use crate::wire::{DirectoryEntry, FailureCode, LinkEntry, Message, RelativePath, UNNUMBERED};
+
+/// A directory as a record.
+pub(super) fn packed(entry: &DirectoryEntry) -> Vec<u8> {
+    let head = (entry.mode.to_be_bytes(), entry.modified_ns.to_be_bytes());
+    [&head.0[..], &head.1, entry.path.as_bytes()].concat()
+}
+
+fn unpacked(record: &[u8]) -> io::Result<DirectoryEntry> {
+    let read = || {
+        let (mode, rest) = record.split_first_chunk()?;
+        let (modified_ns, path) = rest.split_first_chunk()?;
+        let (mode, modified_ns) = (u16::from_be_bytes(*mode), i128::from_be_bytes(*modified_ns));
+        Some(DirectoryEntry { path: RelativePath::new(path).ok()?, modified_ns, mode })
+    };
+    read().ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// The names of directories, which are needed at the end, could not be kept until then.
+pub(super) fn not_kept(source: io::Error) -> TransferError {
+    TransferError::Storage { path: "the list of directories".to_owned(), source }
+}
 
 /// Between the sender's last message and its last byte so much must arrive in each such span.
 const DELIVERY_WAIT: Duration = Duration::from_secs(60);
@@ -41,37 +64,88 @@ impl Reception {
         }
     }
 
-    /// After the last byte: attributes of directories, then the last word.
-    pub(super) fn conclude(&self, directories: &[DirectoryEntry]) -> Result<(), TransferError> {
-        let mut known: HashMap<(u64, u64), &RelativePath> = HashMap::new();
-        for entry in directories {
-            let made = self.target(&entry.path).and_then(|target| {
-                let storage =
-                    |error| FileFailure::storage("cannot make the directory", &entry.path, &error);
-                let directory = self.directories.get(&target).map_err(storage)?;
-                // A link within the root may lead back to it; its attributes are its owner's.
-                if self.root.is(directory.fd()).map_err(storage)? {
-                    return Ok(());
+    /// After the last byte: attributes of directories.
+    pub(super) fn conclude(&self, directories: &Spool<'_>) -> Result<(), TransferError> {
+        let mut known = Sorter::new(self.beside_the_files());
+        for record in directories.records() {
+            let (at, record) = record.map_err(not_kept)?;
+            let entry = unpacked(&record).map_err(not_kept)?;
+            match self.conclude_one(&entry) {
+                Ok(None) => {}
+                Ok(Some((device, inode))) => {
+                    let record = [device, inode, at].map(u64::to_be_bytes);
+                    known.push(record.as_flattened()).map_err(not_kept)?;
                 }
-                let other = known.insert(directory.identity(), &entry.path);
-                if let Some(other) = other.filter(|other| **other != entry.path) {
-                    return Err(FileFailure::merged(&entry.path, other));
-                }
-                self.directories
-                    .conclude(&target, entry.mode, entry.modified_ns)
-                    .and_then(|()| if self.sync { directory.sync() } else { Ok(()) })
-                    .map_err(storage)
-            });
-            if let Err(failure) = made {
-                self.fail_taken(UNNUMBERED, &entry.path, failure);
+                Err(failure) => self.fail_taken(UNNUMBERED, &entry.path, failure),
             }
         }
         self.directories.close_up();
+        self.fail_merged(directories, known).map_err(not_kept)
+    }
+
+    /// The last word.
+    pub(super) fn end(&self) -> Result<(), TransferError> {
         self.fail_undelivered();
         self.fail_dropped();
         self.make_base();
         self.report()?;
         self.control.send(&Message::Finished)
+    }
+
+    /// Gives a directory its attributes; returns what tells it from all others, unless those are
+    /// its owner's business.
+    fn conclude_one(&self, entry: &DirectoryEntry) -> Result<Option<(u64, u64)>, FileFailure> {
+        let target = self.target(&entry.path)?;
+        let storage =
+            |error| FileFailure::storage("cannot make the directory", &entry.path, &error);
+        let directory = self.directories.get(&target).map_err(storage)?;
+        // A link within the root may lead back to it.
+        if self.root.is(directory.fd()).map_err(storage)? {
+            return Ok(None);
+        }
+        self.directories
+            .conclude(&target, entry.mode, entry.modified_ns)
+            .and_then(|()| if self.sync { directory.sync() } else { Ok(()) })
+            .map_err(storage)?;
+        Ok(Some(directory.identity()))
+    }
+
+    /// Fails what came to a directory that another one of the operation had come to before.
+    fn fail_merged(&self, directories: &Spool<'_>, known: Sorter<'_>) -> io::Result<()> {
+        let path = |at: &[u8]| {
+            let at = u64::from_be_bytes(at.try_into().expect("three numbers are written"));
+            unpacked(&directories.read(at)?).map(|entry| entry.path)
+        };
+        let mut before = Vec::new();
+        for record in known.sorted()? {
+            let record = record?;
+            let (identity, at) = record.split_at(2 * size_of::<u64>());
+            match before.strip_prefix(identity) {
+                // What is told twice is no other.
+                Some(other) if path(at)? != path(other)? => {
+                    let path_here = path(at)?;
+                    let failure = FileFailure::merged(&path_here, &path(other)?);
+                    self.fail_taken(UNNUMBERED, &path_here, failure);
+                }
+                Some(_) => {}
+                None => before = record,
+            }
+        }
+        Ok(())
+    }
+
+    /// Room for names that are too many for the memory: where the files go, so that what is kept
+    /// free there, and what may be held, bounds it; else where temporary files are.
+    pub(super) fn beside_the_files(&self) -> Place<'_> {
+        Box::new(|| {
+            let above = self.base.split_last().filter(|_| self.exact);
+            let path = above.map_or_else(|| self.base.clone(), |(above, _)| above);
+            let made = self
+                .directories
+                .get(&path)
+                .and_then(|directory| Ok((scratch(directory.fd())?, self.room(&directory))));
+            made.or_else(|_| spool::temporary())
+        })
     }
 
     pub(super) fn make_link(&self, link: &LinkEntry) {

@@ -43,13 +43,15 @@ use crate::pace::Pace;
 use crate::progress::Progress;
 use crate::room::{Held, Rooms};
 use crate::root::Root;
+use crate::spool::Spool;
 use crate::threads;
 use crate::wire::{
-    DirectoryEntry, FileEntry, HashKind, JOINS, MESSAGE_LIMIT, Message, Options, RelativePath,
-    SKIPS, STRIPES, Settled,
+    FileEntry, HashKind, JOINS, MESSAGE_LIMIT, Message, Options, RelativePath, SKIPS, STRIPES,
+    Settled,
 };
 use admission::Admission;
 pub(crate) use assist::assist;
+use conclude::packed;
 use directory::{Directories, Parent};
 pub(crate) use draw::Sources;
 use helper::Helper;
@@ -210,11 +212,13 @@ pub(crate) fn receive(
         if let Some(inspector) = inspector {
             inspector.join().expect("the inspecting thread does not panic");
         }
+        // As many as there may be, the sender hears meanwhile that this end lives.
+        let followed = followed.map(|directories| reception.conclude(&directories));
         reception.stop();
         if let Some(ticker) = ticker {
             ticker.join().expect("the ticker does not panic");
         }
-        followed.map(|directories| reception.conclude(&directories))
+        followed.map(|concluded| concluded.and_then(|()| reception.end()))
     });
     // The first failure is the cause; what other threads saw after it is not.
     let cause = reception.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -307,8 +311,8 @@ impl Reception {
         &self,
         reader: &mut ControlReader,
         join: &mut dyn FnMut(u16) -> Result<(), TransferError>,
-    ) -> Result<Vec<DirectoryEntry>, TransferError> {
-        let mut directories = Vec::new();
+    ) -> Result<Spool<'_>, TransferError> {
+        let mut directories = Spool::new(self.beside_the_files());
         loop {
             match reader.expect(MESSAGE_LIMIT)? {
                 Message::Offer { first, files } => self.answer(reader, first, files)?,
@@ -324,7 +328,11 @@ impl Reception {
                     self.progress.set_totals(files, size_bytes, complete);
                 }
                 Message::Links(links) => links.iter().for_each(|link| self.make_link(link)),
-                Message::Directories(mut more) => directories.append(&mut more),
+                Message::Directories(more) => {
+                    let mut each = more.iter();
+                    each.try_for_each(|entry| directories.push(&packed(entry)))
+                        .map_err(conclude::not_kept)?;
+                }
                 Message::Joined { streams } if self.control.version() >= JOINS => join(streams)?,
                 Message::Lend { file, helper } if self.lends => self.lend(file, helper)?,
                 Message::TakeBack { file, helper, clean } if self.lends => {

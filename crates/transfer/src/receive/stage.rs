@@ -13,8 +13,8 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, Stat
 use rustix::io::Errno;
 
 use crate::interrupted::retry_interrupted;
-use crate::random;
 use crate::root::entry_stat;
+use crate::scratch::{create_new, create_random, random_name, unnamed};
 
 /// How long a new transfer waits for a dying one to let go of the same file.
 const TAKE_OVER: Duration = Duration::from_secs(3);
@@ -70,39 +70,18 @@ pub(crate) fn is_stage_name(name: &[u8]) -> bool {
     })
 }
 
-/// The name of a file in progress that nobody can foresee.
-pub(crate) fn random_name() -> io::Result<Vec<u8>> {
-    let mut bytes = [0; 8];
-    random::fill(&mut bytes)?;
-    Ok(format!(".weir-{:016x}.part", u64::from_ne_bytes(bytes)).into_bytes())
-}
-
-/// Makes a new file, for writing, under a name that nobody can foresee.
-pub(crate) fn create_random(directory: BorrowedFd<'_>) -> io::Result<(OwnedFd, Vec<u8>)> {
-    let name = random_name()?;
-    Ok((create_new(directory, &name)?, name))
-}
-
 /// Lets `act` have a file that is gone afterwards.
 pub(crate) fn with_scratch<T>(
     directory: BorrowedFd<'_>,
     act: impl FnOnce(&OwnedFd) -> io::Result<T>,
 ) -> io::Result<T> {
-    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-    if let Ok(file) = rustix::fs::openat(directory, ".", flags, Mode::RUSR | Mode::WUSR) {
+    if let Ok(file) = unnamed(directory) {
         return act(&file);
     }
     let (file, name) = create_random(directory)?;
     let result = act(&file);
     remove(directory, &name)?;
     result
-}
-
-fn create_new(directory: BorrowedFd<'_>, name: &[u8]) -> rustix::io::Result<OwnedFd> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::io::retry_on_intr(|| {
-        rustix::fs::openat(directory, name, flags, Mode::RUSR | Mode::WUSR)
-    })
 }
 
 /// Opens a resumable file that only this user can have made and written; whatever else has its

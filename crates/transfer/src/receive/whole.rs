@@ -10,6 +10,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use super::directory::Directory;
 use super::{stage, storage};
 use crate::root::{self, read_full};
+use crate::scratch;
 use crate::wire::FileEntry;
 
 /// Zeros are left out of sparse files in blocks of this size.
@@ -69,7 +70,7 @@ impl WholeFile {
         care: Care,
     ) -> io::Result<()> {
         let at = directory.fd();
-        let (fd, stage) = stage::create_random(at)?;
+        let (fd, stage) = scratch::create_random(at)?;
         let written = self.fill(fd, content, care).and_then(|file| {
             let publish = || stage::publish(file.as_fd(), at, &stage, name);
             directory.names.place(at, name, publish)

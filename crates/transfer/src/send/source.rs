@@ -9,8 +9,11 @@ use std::sync::Arc;
 use rustix::fs::{FileType, Stat};
 
 use crate::error::{FileFailure, TransferError};
-use crate::root::{Confinement, Links, Root};
+use crate::root::{self, Confinement, Links, Root};
 use crate::wire::{DirectoryEntry, FileEntry, LinkEntry, RelativePath};
+
+/// Longer ways to a directory are gone once, and count nothing in the paths below it.
+const SHORT_MAX: usize = 255;
 
 /// One place to send from.
 #[derive(Clone, Debug)]
@@ -106,7 +109,8 @@ impl Source {
     }
 
     /// This source, if there is something at its path that can be sent. The links on the way
-    /// to a directory are resolved now and not again, and none is followed below it.
+    /// to a directory are resolved now and not again, and none is followed below it. It has a
+    /// handle of its own only where there are some: one request may name thousands of sources.
     pub(crate) fn check(mut self) -> io::Result<Self> {
         let stat = self.root.stat(&self.path, self.links)?;
         let is_directory = FileType::from_raw_mode(stat.st_mode).is_dir();
@@ -118,8 +122,16 @@ impl Source {
             return Err(not_sendable());
         }
         if is_directory && self.links == Links::Keep {
-            self.root = Arc::new(self.root.below(&self.path)?);
-            self.path = RelativePath::default();
+            let unlinked = self.root.unlinked();
+            let same = |found: &Stat| root::identity_of(found) == root::identity_of(&stat);
+            // The paths below it are to be as long as any.
+            let is_short = self.path.as_bytes().len() <= SHORT_MAX;
+            if is_short && unlinked.stat(&self.path, Links::Keep).is_ok_and(|found| same(&found)) {
+                self.root = Arc::new(unlinked);
+            } else {
+                self.root = Arc::new(self.root.below(&self.path)?);
+                self.path = RelativePath::default();
+            }
         }
         Ok(self)
     }

@@ -20,7 +20,7 @@ use crate::escape::printable_bytes;
 use crate::pace::Pace;
 use crate::progress::Progress;
 use crate::receive::{self, Destination};
-use crate::root::Links;
+use crate::root::{Links, Root};
 use crate::send::{self, How, Source};
 use crate::socket;
 use crate::streams::{STREAMS_MAX, check_streams};
@@ -29,6 +29,9 @@ use crate::wire::{DEALS, MESSAGE_LIMIT, Message, Options, RelativePath, STRIPES}
 
 /// A session without a request for this long in all is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Directories among the sources of one request that need a handle of their own.
+const HANDLES_MAX: usize = 64;
 
 /// One client's session on the server's side.
 pub(super) struct Session<'a> {
@@ -211,9 +214,9 @@ impl Session<'_> {
         progress: &Arc<Progress>,
         all: bool,
     ) -> Result<(), TransferError> {
-        let mut sources = Vec::new();
+        let (mut sources, mut handles) = (Vec::new(), Handles::default());
         for typed in typed {
-            sources.push(self.source(typed, options)?);
+            sources.push(self.source(typed, options, &mut handles)?);
         }
         let pace = Arc::new(Pace::new(Rate::from_bit_per_s(options.rate_bps), &options.congestion));
         let data = self.gather(options.streams)?;
@@ -238,7 +241,7 @@ impl Session<'_> {
         options: &Options,
         hashed: &mut catalogue::Hashed,
     ) -> Result<(), TransferError> {
-        let source = match self.source(typed, options) {
+        let source = match self.source(typed, options, &mut Handles::default()) {
             Ok(source) => Some(source),
             Err(error) if catalogue::is_absent(&error) => None,
             Err(error) => return Err(error),
@@ -250,23 +253,31 @@ impl Session<'_> {
         }
     }
 
-    fn source(&self, typed: &[u8], options: &Options) -> Result<Source, TransferError> {
+    fn source(
+        &self,
+        typed: &[u8],
+        options: &Options,
+        handles: &mut Handles,
+    ) -> Result<Source, TransferError> {
         let (export, _) = export::locate(&self.shared.settings.exports, typed)?;
         let place = self.locate(typed)?;
+        let root = handles.known(place.root);
         let links = if options.follow_links { Links::Follow } else { Links::Keep };
         let is_root = place.path.is_empty();
-        let mut source = Source::below(place.root, place.path, typed.ends_with(b"/"), links);
+        let mut source = Source::below(Arc::clone(&root), place.path, typed.ends_with(b"/"), links);
         if is_root && !typed.is_empty() && !typed.ends_with(b"/") {
             // A root that was asked for by its name is sent under it, as any directory.
             let asked = RelativePath::from_typed(typed).map_err(TransferError::Path)?;
             let name = asked.split_last().map_or(export.name.as_bytes(), |(_, name)| name);
             source.name = RelativePath::new(name).map_err(TransferError::Path)?;
         }
-        source.check().map_err(|source| TransferError::Local {
+        let source = source.check().map_err(|source| TransferError::Local {
             what: "cannot send",
             path: printable_bytes(typed),
             source,
-        })
+        })?;
+        handles.count(!source.root.shares(&root))?;
+        Ok(source)
     }
 
     /// What this client means by a path, if it may use it.
@@ -309,6 +320,39 @@ impl Session<'_> {
 
     fn denied(&self, why: &str) -> TransferError {
         TransferError::Denied { why: why.to_owned() }
+    }
+}
+
+/// Directories that the sources of one request hold open.
+#[derive(Default)]
+struct Handles {
+    /// What this client may use of the roots.
+    roots: Vec<Arc<Root>>,
+    /// Those of single sources.
+    own: usize,
+}
+
+impl Handles {
+    /// The same directory as it is known already, if it is, so that one handle serves all.
+    fn known(&mut self, root: Arc<Root>) -> Arc<Root> {
+        let identity = root.identity().ok();
+        let same = |one: &&Arc<Root>| identity.is_some() && one.identity().ok() == identity;
+        let known = self.roots.iter().find(same).cloned();
+        known.unwrap_or_else(|| {
+            self.roots.push(Arc::clone(&root));
+            root
+        })
+    }
+
+    fn count(&mut self, own: bool) -> Result<(), TransferError> {
+        self.own += usize::from(own);
+        if self.own <= HANDLES_MAX {
+            return Ok(());
+        }
+        let (item, value) = ("sources", self.own.to_string());
+        let why =
+            "so many directories that links, or long ways, lead to are too many for a request";
+        Err(TransferError::Setting { item, value, why })
     }
 }
 
