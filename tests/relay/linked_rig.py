@@ -66,6 +66,14 @@ def fill(client: socket.socket) -> None:
     client.settimeout(PATIENCE_S)
 
 
+def exactly(end: socket.socket, size: int) -> bytes:
+    """The next so many bytes; MSG_WAITALL does not wait for them on a socket with a time-out."""
+    got = b""
+    while len(got) < size and (part := end.recv(size - len(got))):
+        got += part
+    return got
+
+
 def reasons(path: Path) -> list[str]:
     """Why connections of a relay, and its aggregates, were broken."""
     told = control.ask(path, {})

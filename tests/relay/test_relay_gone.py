@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 from linked_rig import assert_reset, fill, reasons, until
-from router_rig import CLIENT, Node, commands, connected, operated, row
+from router_rig import CLIENT, SERVER, Node, commands, connected, operated, row
 
 from weir.relay import control
 
@@ -45,7 +45,7 @@ def test_whoever_is_left_is_reset_and_told_why(nodes, tmp_path, gone):
             assert_reset(end)
         near, other = ("join", "split") if gone == "client" else ("split", "join")
         for client, _ in pairs:
-            why = f"{CLIENT}:{client.getsockname()[1]}: {GONE}"
+            why = f"{CLIENT}:{client.getsockname()[1]} to {SERVER}:443: {GONE}"
             until(lambda why=why: why in reasons(paths[near]), why)
             told = f"{why} (told by the other end)"
             until(lambda told=told: told in reasons(paths[other]), told)
@@ -61,6 +61,6 @@ def test_a_proxy_alone_gives_both_up(nodes, tmp_path):
             nodes["client"].run("ip link set near down")
             for client, server in (idle, full):
                 assert_reset(server)
-                why = f"{CLIENT}:{client.getsockname()[1]}: {GONE}"
+                why = f"{CLIENT}:{client.getsockname()[1]} to {SERVER}:443: {GONE}"
                 until(lambda why=why: why in reasons(path), why)
         assert control.ask(path, {})["flows"] == []

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from linked_rig import PATIENCE_S, acknowledged, assert_reset, until, watched
+from linked_rig import PATIENCE_S, acknowledged, assert_reset, exactly, until, watched
 from router_rig import (
     CLIENT,
     SERVER,
@@ -160,7 +160,7 @@ def test_who_finds_next_to_no_room_goes_to_its_server_by_itself(nodes, tmp_path,
     def goes_on(client: socket.socket, server: socket.socket) -> None:
         for ours, theirs in ((client, server), (server, client)):
             ours.sendall(b"goes on")
-            assert theirs.recv(7, socket.MSG_WAITALL) == b"goes on"
+            assert exactly(theirs, 7) == b"goes on"
 
     with (
         operated(nodes["far"], change(commands("split"))),

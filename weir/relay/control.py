@@ -87,7 +87,11 @@ def ask(path: Path, question: dict[str, Any]) -> dict[str, Any]:
             asking.connect(str(path))
             asking.sendall(json.dumps(question).encode() + b"\n")
             answer = json.loads(_line(asking, ANSWER_MAX))
-    except (OSError, ValueError, RecursionError) as error:
+    except OSError as error:
+        raise Unavailable(f"{path}: no relay answers: {error.strerror or error}") from None
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError):
+        raise Unavailable(f"{path}: what answers there is no relay") from None
+    except ValueError as error:
         raise Unavailable(f"{path}: no relay answers: {error}") from None
     if not isinstance(answer, dict):
         raise Unavailable(f"{path}: what answers there is no relay")

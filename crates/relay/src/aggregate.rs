@@ -7,6 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
 use socket2::Socket;
 
 use crate::RelayError;
@@ -48,6 +49,8 @@ const SMALL_MAX: u8 = 4;
 const RATED: Duration = Duration::from_millis(10);
 /// How often one looks whether the other end has given a sign.
 const LOOK: Duration = Duration::from_millis(50);
+/// Why an aggregate ends whose relay is told to.
+pub(crate) const STOPPED: &str = "this relay was stopped";
 /// The key of the aggregate's own events; a flow's is its UID.
 pub(crate) const AGGREGATE: u64 = 1 << 32;
 
@@ -590,8 +593,8 @@ impl Shared {
 
     /// A flow is broken at this end: the other one is told.
     pub(crate) fn break_here(&mut self, end: &mut impl End, uid: Uid, reason: Reason) {
-        if let Some(client) = self.reset(uid) {
-            self.status.note(format!("{client}: {}", reason.as_str()));
+        if let Some(flow) = self.reset(uid) {
+            self.status.note(format!("{}: {}", flow.ends(), reason.as_str()));
             self.tell(Message::Reset { uid, reason });
             end.gone(self, uid, Gone::Here);
         }
@@ -599,16 +602,17 @@ impl Shared {
 
     /// A flow is broken at the other end, which has said so.
     pub(crate) fn break_there(&mut self, end: &mut impl End, uid: Uid, reason: Reason) {
-        if let Some(client) = self.reset(uid) {
-            self.status.note(format!("{client}: {} (told by the other end)", reason.as_str()));
+        if let Some(flow) = self.reset(uid) {
+            let why = format!("{}: {} (told by the other end)", flow.ends(), reason.as_str());
+            self.status.note(why);
             end.gone(self, uid, Gone::There);
         }
     }
 
-    fn reset(&mut self, uid: Uid) -> Option<std::net::SocketAddr> {
+    fn reset(&mut self, uid: Uid) -> Option<Flow> {
         let flow = self.remove(uid)?;
         socket::reset(&flow.socket);
-        Some(flow.client)
+        Some(flow)
     }
 
     fn remove(&mut self, uid: Uid) -> Option<Flow> {
@@ -693,7 +697,7 @@ impl Shared {
     pub(crate) fn reset_all(mut self, why: &RelayError) -> Status {
         for (_, flow) in self.flows.drain() {
             socket::reset(&flow.socket);
-            self.status.note(format!("{}: {why}", flow.client));
+            self.status.note(format!("{}: {why}", flow.ends()));
         }
         if let RelayError::Silent(_) = why {
             // Should it wake, it is not to hand on what belongs to nobody any more.
@@ -729,10 +733,20 @@ pub(crate) fn broken_by(error: &io::Error) -> Reason {
     }
 }
 
+fn is_no_descriptor(error: &io::Error) -> bool {
+    let number = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(number, Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS))
+}
+
 /// Why a server could not be connected to.
 pub(crate) fn reason_of(error: &io::Error) -> Reason {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => Reason::Refused,
+        // No port is left to connect from, towards this server, or no memory.
+        io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable | io::ErrorKind::OutOfMemory => {
+            Reason::Full
+        }
+        _ if is_no_descriptor(error) => Reason::Full,
         _ => Reason::Unreachable,
     }
 }

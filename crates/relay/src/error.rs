@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use weir_aggregate::ProtocolError;
 
+use crate::words::words;
+
 /// Why a relay, or one of its aggregates, ends.
 #[derive(Debug, thiserror::Error)]
 pub enum RelayError {
@@ -12,14 +14,14 @@ pub enum RelayError {
     #[error("the other end of the aggregate does not keep to the protocol: {0}")]
     Protocol(String),
     /// The other end of the aggregate is gone.
-    #[error("the aggregate ended: {0}")]
+    #[error("the aggregate ended: {}", words(.0))]
     Aggregate(io::Error),
     /// The other end's kernel may be there; it is not.
     #[error("the other end of the aggregate has said nothing for {} s: it is stopped, or hangs",
             .0.as_secs())]
     Silent(Duration),
     /// The kernel refused something that the relay cannot do without.
-    #[error("{what}: {error}")]
+    #[error("{what}: {}", words(error))]
     System {
         /// What was tried.
         what: &'static str,

@@ -25,6 +25,7 @@ pub(crate) enum Side {
 pub(crate) struct Flow {
     pub(crate) socket: Socket,
     pub(crate) client: SocketAddr,
+    server: SocketAddr,
     pub(crate) weight: u32,
     /// Since when its server is asked; none once it has answered.
     pub(crate) connecting: Option<Instant>,
@@ -58,10 +59,17 @@ pub(crate) struct Flow {
 }
 
 impl Flow {
-    pub(crate) fn new(socket: Socket, client: SocketAddr, weight: u32, side: Side) -> Self {
+    /// Belongs to a client and its server, one of whom the socket leads to.
+    pub(crate) fn new(
+        socket: Socket,
+        [client, server]: [SocketAddr; 2],
+        weight: u32,
+        side: Side,
+    ) -> Self {
         Self {
             socket,
             client,
+            server,
             weight,
             connecting: None,
             outgoing: Outgoing::default(),
@@ -81,6 +89,11 @@ impl Flow {
             is_held: false,
             is_broken: false,
         }
+    }
+
+    /// Whose connection it is, for who reads why it broke.
+    pub(crate) fn ends(&self) -> String {
+        format!("{} to {}", self.client, self.server)
     }
 
     /// Takes data that came out of the aggregate; they wait until [`Flow::flush`] hands them on.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::RelayError;
-use crate::aggregate::{End, Gone, Shared, broken_by};
+use crate::aggregate::{End, Gone, STOPPED, Shared, broken_by};
 use crate::announced::{Stage, plain};
 use crate::control::{Control, TICK, Worker, locked};
 use crate::flow::{Flow, Side};
@@ -20,6 +20,7 @@ use crate::poll::Poll;
 use crate::settings::{JoinSettings, LinkedAck, Network, Weights};
 use crate::socket;
 use crate::status::Status;
+use crate::words::words;
 use weir_aggregate::frame::{Uid, UidPool};
 use weir_aggregate::linked_ack::{Linked, Pooled};
 use weir_aggregate::message::{Message, Reason};
@@ -161,8 +162,8 @@ impl Runner {
                     pause = PAUSES.0;
                 }
                 Err(error) => {
-                    let words = format!("{}: {error}", self.settings.split);
-                    control.status().tell(words);
+                    let told = format!("the split end cannot be reached: {}", words(&error));
+                    control.status().tell(format!("{}: {told}", self.settings.split));
                     pause = (pause * 2).min(PAUSES.1);
                 }
             }
@@ -201,7 +202,7 @@ impl Runner {
         loop {
             let events = shared.wait(TICK)?;
             if control.is_stopped() {
-                return Ok(shared.reset_all(&RelayError::Aggregate(io::Error::other("stopped"))));
+                return Ok(shared.reset_all(&RelayError::Aggregate(io::Error::other(STOPPED))));
             }
             let is_time = looked.elapsed() >= TICK;
             // Whom there were no descriptors for, no event tells of again.
@@ -217,7 +218,7 @@ impl Runner {
                 .and_then(|()| clients.is_promised());
             if let Err(error) = served {
                 let mut status = shared.reset_all(&error);
-                status.tell(clients.told_of(&error));
+                status.tell(format!("{}: {}", self.settings.split, clients.told_of(&error)));
                 return Ok(status);
             }
             if is_time {
@@ -369,7 +370,7 @@ impl<'a> Clients<'a> {
             let (is_gone_here, is_gone_there) = (false, false);
             self.lives.insert(uid, Life { client: from, kept, is_gone_here, is_gone_there });
             shared.tell(Message::Open { uid, client: plain(from), server });
-            let mut flow = Flow::new(client, from, weight, Side::Client);
+            let mut flow = Flow::new(client, [from, server], weight, Side::Client);
             let is_linked = self.runner.settings.linked_ack != LinkedAck::Off;
             flow.linked = is_linked.then(Linked::default);
             flow.pooled = shared.pooled.is_some().then_some(0);
@@ -387,7 +388,7 @@ impl<'a> Clients<'a> {
         let words = match socket::set_transparent(listener, *address, is_open) {
             Ok(()) if is_open => "there is room again: new connections are joined".into(),
             Ok(()) => "next to full: new connections go to their servers by themselves".into(),
-            Err(error) => format!("new connections are not let by: {error}"),
+            Err(error) => format!("new connections are not let by: {}", words(&error)),
         };
         gate.is_open.set(is_open);
         shared.status.tell(words);
@@ -434,7 +435,7 @@ impl<'a> Clients<'a> {
         match local(client).and_then(|here| hold.keep(here, from)) {
             Ok(Some(kept)) => Ok(Some(kept)),
             Ok(None) => Err("its acknowledgements are not held at its interface".into()),
-            Err(error) => Err(format!("whether its acknowledgements are held: {error}")),
+            Err(error) => Err(format!("its acknowledgements are not held: {}", words(&error))),
         }
     }
 

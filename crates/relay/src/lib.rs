@@ -20,6 +20,7 @@ mod split;
 mod status;
 mod system;
 mod telling;
+mod words;
 
 pub use announced::{Announced, Announcement, Offered, Stage};
 pub use error::RelayError;

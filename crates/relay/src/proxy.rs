@@ -117,6 +117,7 @@ impl Side {
 /// A client's connection and the server's.
 struct Pair {
     client: SocketAddr,
+    server: SocketAddr,
     sides: [Side; 2],
     connecting: Option<Instant>,
 }
@@ -211,18 +212,26 @@ impl Runner {
 
     fn accept(&mut self) -> Result<(), RelayError> {
         while let Some((client, from)) = socket::accept(&self.listener) {
-            if let Err(reason) = self.open(&client, from) {
+            let meant = client.local_addr().ok().and_then(|address| address.as_socket());
+            let Some(server) = self.settings.server.or(meant) else {
                 socket::reset(&client);
-                self.status.note(format!("{from}: {}", reason.as_str()));
+                self.status.note(format!("{from}: {}", Reason::Forbidden.as_str()));
                 continue;
+            };
+            if let Err(reason) = self.open(&client, from, server) {
+                socket::reset(&client);
+                self.status.note(format!("{from} to {server}: {}", reason.as_str()));
             }
         }
         Ok(())
     }
 
-    fn open(&mut self, client: &Socket, from: SocketAddr) -> Result<(), Reason> {
-        let meant = client.local_addr().ok().and_then(|address| address.as_socket());
-        let server = self.settings.server.or(meant).ok_or(Reason::Forbidden)?;
+    fn open(
+        &mut self,
+        client: &Socket,
+        from: SocketAddr,
+        server: SocketAddr,
+    ) -> Result<(), Reason> {
         if self.settings.server.is_none() && server.port() == self.address.port() {
             return Err(Reason::Forbidden); // It would be sent to us again, and again.
         }
@@ -242,7 +251,7 @@ impl Runner {
         let sides = [Side::new(client), Side::new(socket)];
         let now = Instant::now();
         self.asked.push_back((now, place));
-        let pair = Some(Pair { client: from, sides, connecting: Some(now) });
+        let pair = Some(Pair { client: from, server, sides, connecting: Some(now) });
         if place == self.pairs.len() {
             self.pairs.push(pair);
         } else {
@@ -286,7 +295,7 @@ impl Runner {
     fn break_off(&mut self, place: usize, why: &str) -> Result<(), RelayError> {
         if let Some(pair) = self.remove(place) {
             pair.sides.iter().for_each(|side| socket::reset(&side.socket));
-            self.status.note(format!("{}: {why}", pair.client));
+            self.status.note(format!("{} to {}: {why}", pair.client, pair.server));
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use std::time::Instant;
 use socket2::Socket;
 
 use crate::RelayError;
-use crate::aggregate::{End, Gone, Shared, reason_of};
+use crate::aggregate::{End, Gone, STOPPED, Shared, reason_of};
 use crate::control::{Control, TICK, Worker, locked};
 use crate::flow::{Flow, Side};
 use crate::poll::Poll;
@@ -114,6 +114,7 @@ fn accept(
             let settings = Arc::clone(settings);
             let worker = Worker::start("weir-split-one", Control::new()?, move |control| {
                 serve(aggregate, &settings, control)
+                    .inspect_err(|error| control.status().tell(error.to_string()))
             })?;
             running.push((from, worker));
         }
@@ -143,7 +144,7 @@ fn serve(aggregate: Socket, settings: &SplitSettings, control: &Control) -> Resu
     loop {
         let events = shared.wait(TICK)?;
         let error = if control.is_stopped() {
-            RelayError::Aggregate(io::Error::other("stopped"))
+            RelayError::Aggregate(io::Error::other(STOPPED))
         } else if let Err(error) = shared.serve(&mut servers, &events) {
             error
         } else if let Err(error) = shared.is_greeted_in_time() {
@@ -181,13 +182,13 @@ impl Servers<'_> {
         }
         match self.connect(shared.flows.len(), uid, client, server) {
             Ok(socket) => {
-                let mut flow = Flow::new(socket, client, 1, Side::Server);
+                let mut flow = Flow::new(socket, [client, server], 1, Side::Server);
                 flow.linked = shared.telling.as_ref().map(|_| Linked::default());
                 flow.connecting = Some(Instant::now());
                 shared.add(uid, flow)
             }
             Err(reason) => {
-                shared.status.note(format!("{client}: {}", reason.as_str()));
+                shared.status.note(format!("{client} to {server}: {}", reason.as_str()));
                 shared.tell(Message::Reset { uid, reason });
                 Ok(())
             }

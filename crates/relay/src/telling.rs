@@ -85,7 +85,7 @@ mod tests {
     /// A flow whose server has all of it and has acknowledged nothing.
     fn owed(server: SocketAddr) -> Flow {
         let socket = TcpStream::connect(server).expect("somebody listens").into();
-        let mut flow = Flow::new(socket, server, 1, Side::Server);
+        let mut flow = Flow::new(socket, [server; 2], 1, Side::Server);
         flow.linked = Some(Linked::default());
         flow.incoming.hand_on(1);
         flow

@@ -227,6 +227,38 @@ fn a_server_that_refuses_is_told_by_a_reset() {
 
 /// Room that is promised with a flow's first message must not have its connection read before it
 /// is there: reading takes the error away, and who asks would be told another reason.
+/// What the kernel said is told in words, without its numbers, and with whom it was about.
+#[test]
+fn every_reason_says_what_failed_and_with_whom() {
+    let (_kept, gone) = refusing();
+    let nowhere = joining(gone, gone, LinkedAck::Off);
+    let said = format!("{gone}: the split end cannot be reached: connections are refused there");
+    until("nobody listens there", || nowhere.status().reasons.contains(&said));
+    let split = split();
+    let (at, join) = (split.address(), join(split.address(), gone));
+    let client = connected(join.address());
+    let flow = format!("{} to {gone}", client.local_addr().expect("an address"));
+    let refused = format!("{flow}: the server refuses connections");
+    until("the split end says so", || split.status().1[0].1.reasons.contains(&refused));
+    let told = format!("{refused} (told by the other end)");
+    until("the join end says so", || join.status().reasons.contains(&told));
+    let proxy = Proxy::start(proxying(gone, None)).expect("a proxy");
+    let client = connected(proxy.address());
+    let refused = format!(
+        "{} to {gone}: the server refuses connections",
+        client.local_addr().expect("an address")
+    );
+    until("the proxy says so", || proxy.status().reasons.contains(&refused));
+    drop(split);
+    let ended = format!("{at}: the aggregate ended: the other end has ");
+    let mut told = Vec::new();
+    until("the aggregate has ended", || {
+        told = join.status().reasons;
+        told.iter().any(|why| why.starts_with(&ended))
+    });
+    assert!(told.iter().all(|why| !why.contains("os error")), "{told:?}");
+}
+
 #[test]
 fn a_refusal_is_told_as_one_however_early_there_is_room() {
     let (_kept, server) = refusing();
