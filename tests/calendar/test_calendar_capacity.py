@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import subprocess
+from dataclasses import replace
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
@@ -227,6 +228,26 @@ def test_a_link_that_is_down_carries_nothing_until_it_is_up(policy):
     cut(plan, 3)
     assert plan.rates["a"] > 0
     assert plan.submit(START + 4 * S, asked("b", GB, 600)).admitted == "b"
+
+
+def test_an_entry_that_is_over_is_in_the_way_of_nothing():
+    """Once a maintenance was over its link could not be told to be down any more, nor given
+    another entry: each was refused, as an entry that is past."""
+    plan = Planner(engine(), [], margin_ns=0)
+    link, now_ns = "core.forward", START + 20 * S
+    for entry in (dated(0, 5, 10), NIGHT):
+        plan.change_timetables(
+            START, [link], lambda x, y=entry: replace(x, entries=(*x.entries, y))
+        )
+    for down in (True, False):
+        outcome = plan.change_timetables(now_ns, [link], lambda x, y=down: replace(x, down=y))
+        assert [x.kind for x in outcome.events][:1] == ["capacity"]
+        assert plan.timetables[link] == Timetable((NIGHT,), down)
+    another = dated(0, 30, 40)
+    plan.change_timetables(now_ns, [link], lambda x: replace(x, entries=(*x.entries, another)))
+    assert plan.timetables[link].entries == (NIGHT, another)
+    with pytest.raises(BadInput, match="in the past"):
+        plan.change_timetables(now_ns, [link], lambda x: replace(x, entries=(dated(0, 5, 10),)))
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -7,7 +7,7 @@ of a kind must not overlap. A link that is down carries nothing, whatever its ti
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -84,6 +84,11 @@ class Timetable:
     def all_entries(self) -> tuple[Entry, ...]:
         """Those of the network file first."""
         return (*self.fixed, *self.entries)
+
+    def without_past(self, now_ns: int) -> "Timetable":
+        """The same without those of its entries that are over, which say nothing any more."""
+        ahead = tuple(x for x in self.entries if x.daily or _ends_after(x, now_ns))
+        return replace(self, entries=ahead)
 
     def plan(self, now_ns: int, nominal_bps: int) -> tuple[list[Piece], int]:
         """The pieces of the days ahead, in order and without gaps between them; the rest."""

@@ -161,7 +161,9 @@ class Planner(Trials):
             BadInput: the entries cannot be; nothing is changed.
         """
         outcome = Outcome()
-        changed = {link: change(self.timetables.get(link, Timetable())) for link in links}
+        # What is over would be refused with all else, were it asked for now.
+        known = {x: self.timetables.get(x, Timetable()).without_past(now_ns) for x in links}
+        changed = {link: change(timetable) for link, timetable in known.items()}
         for timetable in changed.values():
             check(timetable.entries, now_ns, timetable.fixed)
         for link, timetable in changed.items():
