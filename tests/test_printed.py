@@ -83,6 +83,16 @@ def test_whatever_is_printed_is_one_line_that_can_be_encoded(text):
     shown.encode()
 
 
+def test_a_directory_of_keys_acts_on_no_terminal(tmp_path, capsys):
+    authority, issued = tmp_path / "keys\x1b[2J", tmp_path / "a\u202eb"
+    assert main(["keys", "init", str(authority)]) == 0
+    assert main(["keys", "issue", "ana", str(issued), "--authority", str(authority)]) == 0
+    assert main(["keys", "revoke", "ana", str(authority)]) == 0
+    said = capsys.readouterr().out
+    assert not {"\x1b", "\u202e"} & set(said)
+    assert (said.count("\\x1b"), said.count("\\u202e")) == (2, 1)
+
+
 def unescaped(name: str) -> str:
     """As `b3sum --check` reads a name whose line begins with a backslash."""
     pieces = name.split("\\\\")

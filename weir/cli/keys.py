@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from weir.home import expanded
+from weir.printable import printable
 from weir.transfer import DEFAULT_KEYS, keys_init, keys_issue, keys_revoke, keys_show
 
 
@@ -37,18 +38,18 @@ def run(args: argparse.Namespace) -> int:
         return _show(directory)
     if args.action == "revoke":
         keys_revoke(directory, args.holder)
-        print(f"revoked {args.holder}: who uses {directory} turns it away from now on")
+        print(printable(f"revoked {args.holder}: who uses {directory} turns it away from now on"))
         return 0
     if args.action == "init":
         keys_init(directory)
-        print(f"created an authority, a server's and a client's keys in {directory}")
+        print(printable(f"created an authority, a server's and a client's keys in {directory}"))
         print("`weir serve` and `weir send` on this machine find them if that is the default;")
         print("`weir keys issue NAME DIR` makes keys for another host: copy DIR there.")
     else:
         authority = expanded(args.authority)
         keys_issue(authority, directory, args.name, args.server)
         kind = "server" if args.server else "client"
-        print(f"issued {kind} keys for {args.name} into {directory}")
+        print(printable(f"issued {kind} keys for {args.name} into {directory}"))
     return 0
 
 
@@ -57,5 +58,6 @@ def _show(directory: Path) -> int:
         until = datetime.fromtimestamp(until_s, UTC)
         days = (until - datetime.now(UTC)).days
         left = f"{days} days left" if days >= 0 else "expired: issue it anew"
-        print(f"{purpose} {name}: until {until:%Y-%m-%d} UTC ({left}), serial {serial}")
+        line = f"{purpose} {name}: until {until:%Y-%m-%d} UTC ({left}), serial {serial}"
+        print(printable(line))
     return 0
