@@ -8,6 +8,7 @@ use weir_application::{
     Application, ApplicationConfig, ApplicationError, DatagramConfig, RATE_MAX, TcpConfig,
 };
 use weir_queue::{Dscp, Ecn, Random};
+use weir_tcp::Nagle;
 use weir_tcp::congestion::{Algorithm, AlgorithmError, Turn};
 use weir_tcp::udt::{self, Udt};
 use weir_topology::NextHops;
@@ -26,7 +27,7 @@ use crate::probe::Probe;
 use crate::relay::Relay;
 use crate::schedule::OBJECTS_MAX;
 use crate::simulation::Simulation;
-use crate::traffic::{EctConfig, GeneratorConfig, RelayConfig, TrafficConfig};
+use crate::traffic::{EctConfig, GeneratorConfig, LinkedAck, RelayConfig, TrafficConfig};
 
 impl Simulation {
     /// Everything in place, nothing sent yet.
@@ -152,6 +153,7 @@ impl Builder<'_> {
             GeneratorConfig::Connections(application) => {
                 let (application, setup) =
                     self.connections(traffic, application, [from, to], number, mtu)?;
+                let through = through.map(|through| through.of(&setup));
                 (Generator::Connections(application), Some(Setup { through, ..setup }))
             }
             GeneratorConfig::Datagrams(datagrams) => {
@@ -215,7 +217,9 @@ impl Builder<'_> {
             relay: number,
             hosts: [join as u32, split as u32],
             weight: traffic.weight,
-            config: Arc::new(endpoint(&settings.tcp, mtu)),
+            config: Arc::new(of_relay(settings, endpoint(&settings.tcp, mtu))),
+            is_prompt: settings.linked_ack == LinkedAck::PerFlow,
+            split_config: None,
         }))
     }
 
@@ -255,7 +259,8 @@ impl Builder<'_> {
             return Err(PacketError::value(place, reason));
         }
         let setup = self.setup(traffic, &relay.tcp, nodes, flow, mtu)?;
-        Ok(Setup { is_answered: true, ..setup })
+        let config = Arc::new(of_relay(relay, *setup.config));
+        Ok(Setup { config, is_answered: true, ..setup })
     }
 
     /// The largest packet that the path takes in both directions.
@@ -337,6 +342,15 @@ impl Builder<'_> {
             is_answered: false,
             through: None,
         })
+    }
+}
+
+/// The options of a relay's own end of a connection. `weir relay` sets TCP_NODELAY: what its split
+/// end tells of servers' acknowledgements must not wait until what it told before is acknowledged.
+fn of_relay(relay: &RelayConfig, config: weir_tcp::Config) -> weir_tcp::Config {
+    match relay.linked_ack {
+        LinkedAck::PerFlow => weir_tcp::Config { nagle: Nagle::Off, ..config },
+        LinkedAck::None | LinkedAck::Literal | LinkedAck::Strict => config,
     }
 }
 

@@ -7,7 +7,7 @@ use weir_aggregate::frame::Uid;
 use weir_application::{Sockets, peer_of};
 use weir_queue::{Dscp, Random};
 use weir_tcp::congestion::{Algorithm, Silent, Turn, Turns};
-use weir_tcp::{Connection, State};
+use weir_tcp::{Connection, Nagle, State};
 use weir_units::Time;
 
 use crate::counts::Counts;
@@ -47,6 +47,18 @@ pub(crate) struct Through {
     pub(crate) weight: u32,
     /// The join end's side of clients' connections.
     pub(crate) config: Arc<weir_tcp::Config>,
+    /// Whether the split end's side of servers' connections sends what is short at once.
+    pub(crate) is_prompt: bool,
+    /// That side, if it is not as the clients' own.
+    pub(crate) split_config: Option<Arc<weir_tcp::Config>>,
+}
+
+impl Through {
+    /// For connections that are made so.
+    pub(crate) fn of(self, setup: &Setup) -> Self {
+        let prompt = || Arc::new(weir_tcp::Config { nagle: Nagle::Off, ..*setup.config });
+        Self { split_config: self.is_prompt.then(prompt), ..self }
+    }
 }
 
 /// What an endpoint has to do with a relay.
@@ -265,6 +277,9 @@ impl SimulatedSockets<'_> {
         let hash = (ports.up_to(u32::MAX.into()) as u32).wrapping_add(side as u32);
         let config = match &setup.through {
             Some(through) if nodes[side] == through.hosts[0] => &through.config,
+            Some(through) if nodes[side] == through.hosts[1] => {
+                through.split_config.as_ref().unwrap_or(&setup.config)
+            }
             _ => &setup.config,
         };
         Endpoint {

@@ -112,6 +112,28 @@ fn flow_by_flow_only_clients_wait_and_the_aggregate_repairs_its_losses_by_itself
     assert!(strict < 0.7 * plain, "{strict} of {plain} bit/s");
 }
 
+/// What is told of acknowledgements must not wait (Nagle) until what was told before has arrived: a
+/// client that loses packets on its own leg would have two round trips for one.
+#[test]
+fn with_losses_of_its_own_a_client_has_what_it_has_without_a_relay() {
+    let goodput = |loss: f64, through: bool| {
+        let traffic = clients("some", "s", 1, &bulk(1));
+        let text = network(0.0, 60, "per-flow", &traffic).replacen(
+            r#""delay_ns": 1000000}"#,
+            &format!(
+                r#""delay_ns": 4000000, "loss": {{"model": "bernoulli", "probability": {loss}}}}}"#
+            ),
+            1,
+        );
+        let alone = text.replace(r#""through": "relay", "weight": 1,"#, "");
+        run(if through { &text } else { &alone }).flows[1].goodput_bps
+    };
+    for loss in [0.003, 0.01, 0.03] {
+        let (joined, alone) = (goodput(loss, true), goodput(loss, false));
+        assert!(joined > 0.85 * alone, "{loss}: {joined} of {alone} bit/s");
+    }
+}
+
 #[test]
 fn shares_are_as_weights_are() {
     for mode in MODES {

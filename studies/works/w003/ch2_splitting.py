@@ -203,8 +203,9 @@ def _judge(results: Sequence[Json]) -> Outcome:
         f"{max(switched.values()):.2f}",
         Verdict.DIFFERS if short or ahead else Verdict.MATCHES,
         f"the better way of weir relay has less of plain splitting than {LEAST} with "
-        f"{'; '.join(short)}. The sender's control sees the whole path, and what the legs behind "
-        "it have not found out yet: a BBR behind a BBR comes near the rate of the path in minutes"
+        f"{'; '.join(short)}. The join end answers the handshake, and a BBR takes the time of that "
+        "for the path's round trip, and so its window from it, for 10 s; where losses are repaired "
+        "over a long round trip, what is acknowledged in order comes later than its window allows"
         if short
         else "with the join end at the sender; the work's switches hold the aggregate's "
         "acknowledgements, too, so that what it has lost is repaired as late as without a relay",
