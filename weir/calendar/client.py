@@ -14,6 +14,7 @@ from typing import Any, Self
 import httpx
 
 from weir import Time, deadline, files
+from weir.calendar.answering import ASKED_S
 from weir.calendar.records import ACTIVE
 from weir.calendar.recurrence import Window
 from weir.calendar.services import Services
@@ -39,8 +40,10 @@ AWAY_MAX_S = 60.0
 # How long several services of one store are tried in turn, and the pause after all of them.
 TAKEOVER_S = 15.0
 # The same where one takes requests and does not answer them: another takes the place of one that
-# was stopped later than that of one that has died.
-STOPPED_S = 30.0
+# was stopped later than that of one that has died. The one that was stopped is asked twice.
+STOPPED_S = 2 * ASKED_S + 3.0
+# How long a connection may take.
+CONNECT_S = 10.0
 ROUND_PAUSE_S = 0.2
 # A conflict that is not a refusal of a transfer.
 FINISHED_TYPES = {"urn:weir:problem:finished"}
@@ -65,19 +68,23 @@ class CalendarClient:
     """Speaks to one calendar. Errors are those of `weir.errors`; a context manager closes it.
 
     `url` may name the services of one store, with commas between: the one that serves is found, and
-    while one takes another's place it is waited for. With `for_people` all text in answers is fit
-    to print: others name files as they like.
+    while one takes another's place it is waited for. An answer may take `timeout_s`: longer than
+    the service waits for its store. With `for_people` all text in answers is fit to print: others
+    name files as they like.
     """
 
     def __init__(
-        self, url: str, token: str, timeout_s: float = 10.0, *, for_people: bool = False
+        self, url: str, token: str, timeout_s: float = ASKED_S, *, for_people: bool = False
     ) -> None:
         self._services = Services(url)
         self._for_people = for_people
         if not (token.isascii() and token.isprintable()):
             raise BadInput("the token has characters that no token can have")
         headers = {"Authorization": f"Bearer {token}"}
-        self._http = httpx.Client(headers=headers, timeout=timeout_s)
+        connect_s = min(timeout_s, CONNECT_S)
+        self._http = httpx.Client(
+            headers=headers, timeout=httpx.Timeout(timeout_s, connect=connect_s)
+        )
 
     @classmethod
     def from_environment(
@@ -248,7 +255,7 @@ class CalendarClient:
             Unavailable: the service broke off; go on with the last event's "id".
         """
         headers = {} if after is None else {"Last-Event-ID": str(after)}
-        timeout = httpx.Timeout(10.0, read=20.0)
+        timeout = httpx.Timeout(ASKED_S, connect=CONNECT_S)
         end_s = time.monotonic() + TAKEOVER_S
         while True:
             place = self._services.address("/v1/events")

@@ -20,6 +20,7 @@ from weir.calendar.agents.messages import (
     read_detail,
     read_message,
 )
+from weir.calendar.answering import ASKED_S
 from weir.calendar.service.registry import Role
 from weir.calendar.services import Services
 from weir.errors import BadInput, Unavailable
@@ -30,8 +31,9 @@ BACKOFF_FIRST_S = 0.1
 BACKOFF_LAST_S = 2.0
 # The service says something at least every second.
 SILENCE_S = 5.0
-# So long a report and its answer may take, however slowly either goes.
-POST_S = 30.0
+# So long a report and its answer may take, however slowly either goes: where the service's store
+# stands still, it says so later than the stream may be silent.
+POST_S = ASKED_S + 9.0
 # So much of a body that ends the stream is read.
 PROBLEM_BYTES_MAX = 64 << 10
 
@@ -49,11 +51,12 @@ class AssignmentStream:
         self._role = role
         self._path = f"/v1/agents/{quote(host, safe='', errors='surrogateescape')}"
         self._services = Services(url)
+        self._broken = asyncio.Event()
         try:
             self._http = httpx.AsyncClient(
                 # Nothing packed: what is small as it comes may fill the memory once unpacked.
                 headers={"Authorization": f"Bearer {token}", "Accept-Encoding": "identity"},
-                timeout=httpx.Timeout(SILENCE_S, connect=2.0),
+                timeout=httpx.Timeout(ASKED_S, connect=2.0),
             )
         except (UnicodeEncodeError, ValueError) as error:
             raise BadInput(f"the token is not one of a calendar: {error}") from None
@@ -72,13 +75,18 @@ class AssignmentStream:
         """
         pause_s = BACKOFF_FIRST_S
         while True:
+            was_open = False
             try:
                 async for message in self._connection():
-                    pause_s = BACKOFF_FIRST_S
+                    pause_s, was_open = BACKOFF_FIRST_S, True
                     yield message
                 reason = "the calendar closed the stream"
             except (httpx.HTTPError, Unavailable) as error:
                 reason = str(error) or type(error).__name__
+            if was_open:
+                # What is under way to a service that is gone is not waited for.
+                self._broken.set()
+                self._broken = asyncio.Event()
             if not self._services.turn():
                 continue  # Another service of the same store may have taken its place.
             log.info("assignments for %s: %s; again in %.1f s", self._host, reason, pause_s)
@@ -86,26 +94,46 @@ class AssignmentStream:
             pause_s = min(pause_s * 2, BACKOFF_LAST_S)
 
     async def post(self, kind: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Sends a report or an answer; raises `Unavailable` when it was not taken."""
+        """Sends a report or an answer; raises `Unavailable` when it was not taken.
+
+        It is waited for as long as the stream of assignments, if there is one, says that the
+        service lives.
+        """
         address = self._services.address(f"{self._path}/{kind}")
+        posting = asyncio.ensure_future(self._posted(address, body))
+        broken = asyncio.ensure_future(self._broken.wait())
+        try:
+            await asyncio.wait({posting, broken}, return_when=asyncio.FIRST_COMPLETED)
+            if not posting.done():
+                raise Unavailable("the calendar's stream broke before it had answered")
+            status, content = posting.result()
+        finally:
+            posting.cancel()
+            broken.cancel()
+        if status >= 300:
+            said = content[:300].decode("utf-8", "replace")
+            raise Unavailable(f"{status}: {said}")
+        return read_answer(content)
+
+    async def _posted(self, address: str, body: dict[str, Any]) -> tuple[int, bytes]:
+        """The status and the content of an answer."""
         try:
             async with (
                 asyncio.timeout(POST_S),
                 self._http.stream("POST", address, json=body) as response,
             ):
-                content = await _content(response, ANSWER_BYTES_MAX)
+                return response.status_code, await _content(response, ANSWER_BYTES_MAX)
         except TimeoutError:
             raise Unavailable(f"no whole answer within {POST_S:g} s") from None
         except httpx.HTTPError as error:
             raise Unavailable(str(error) or type(error).__name__) from None
-        if response.status_code >= 300:
-            said = content[:300].decode("utf-8", "replace")
-            raise Unavailable(f"{response.status_code}: {said}")
-        return read_answer(content)
 
     async def _connection(self) -> AsyncIterator[dict[str, Any]]:
         address = self._services.address(f"{self._path}/assignments")
-        async with self._http.stream("GET", address, params={"role": self._role}) as response:
+        # It is silent for as long as that only where nothing gets through.
+        patience = httpx.Timeout(SILENCE_S, connect=2.0)
+        asking = self._http.stream("GET", address, params={"role": self._role}, timeout=patience)
+        async with asking as response:
             if response.status_code in {401, 403, 404}:
                 detail = read_detail(await _content(response, PROBLEM_BYTES_MAX))
                 raise BadInput(f"the calendar turns this agent away: {detail}")

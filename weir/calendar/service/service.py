@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
+from weir.calendar.answering import ANSWERED_S
 from weir.calendar.clock import NS_PER_S, ClockChange, Source
 from weir.calendar.compact import compact_json
 from weir.calendar.elephants import Elephant, Sighting, Sightings
@@ -61,7 +62,7 @@ REPEAT_S = 30.0
 READERS_MAX = 1_000
 READERS_PER_TOKEN_MAX = 256
 # So long somebody waits for what is read in the store; threads are few, and each may wait.
-READ_S = 15.0
+READ_S = ANSWERED_S
 # Where the store took longer than this to fail, it does not answer those who came meanwhile either.
 STORE_AWAY_S = 1.0
 # Told to stop, the service waits for its store so long.
