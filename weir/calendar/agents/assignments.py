@@ -7,6 +7,7 @@ begins with a snapshot of all assignments, so nothing that was missed in between
 import asyncio
 import contextlib
 import logging
+import secrets
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any, Self
 from urllib.parse import quote
@@ -38,6 +39,10 @@ POST_S = ASKED_S + 9.0
 PROBLEM_BYTES_MAX = 64 << 10
 
 
+class Elsewhere(Unavailable):
+    """Another agent speaks for the host, and this one has nothing to do meanwhile."""
+
+
 class AssignmentStream:
     """The connection of one agent, for the node of that name.
 
@@ -54,8 +59,13 @@ class AssignmentStream:
         self._broken = asyncio.Event()
         try:
             self._http = httpx.AsyncClient(
-                # Nothing packed: what is small as it comes may fill the memory once unpacked.
-                headers={"Authorization": f"Bearer {token}", "Accept-Encoding": "identity"},
+                headers={
+                    "Authorization": f"Bearer {token}",
+                    # Nothing packed: what is small as it comes may fill the memory once unpacked.
+                    "Accept-Encoding": "identity",
+                    # By which a calendar notices that there are two.
+                    "Weir-Agent": secrets.token_hex(8),
+                },
                 timeout=httpx.Timeout(ASKED_S, connect=2.0),
             )
         except (UnicodeEncodeError, ValueError) as error:
@@ -73,14 +83,20 @@ class AssignmentStream:
         Raises:
             BadInput: the calendar answers, and does not know the host or the token.
         """
-        pause_s = BACKOFF_FIRST_S
+        pause_s, warned = BACKOFF_FIRST_S, False
         while True:
             was_open = False
             try:
                 async for message in self._connection():
-                    pause_s, was_open = BACKOFF_FIRST_S, True
+                    pause_s, was_open, warned = BACKOFF_FIRST_S, True, False
                     yield message
                 reason = "the calendar closed the stream"
+            except Elsewhere as error:
+                reason = str(error)
+                if not warned:
+                    log.warning("%s; this one waits until that one is gone", reason)
+                warned = True
+                yield {"kind": "snapshot", "assign": []}
             except (httpx.HTTPError, Unavailable) as error:
                 reason = str(error) or type(error).__name__
             if was_open:
@@ -137,6 +153,8 @@ class AssignmentStream:
             if response.status_code in {401, 403, 404}:
                 detail = read_detail(await _content(response, PROBLEM_BYTES_MAX))
                 raise BadInput(f"the calendar turns this agent away: {detail}")
+            if response.status_code == 409:
+                raise Elsewhere(read_detail(await _content(response, PROBLEM_BYTES_MAX)))
             if response.status_code != 200:
                 raise Unavailable(f"the calendar answered {response.status_code}")
             async with contextlib.aclosing(_lines(response)) as lines:

@@ -1,6 +1,7 @@
 """The REST face of the calendar. Everything but /healthz wants a bearer token."""
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
@@ -131,6 +132,8 @@ Teller = Annotated[Identity, Depends(_allowed("elephants"))]
 Admin = Annotated[Identity, Depends(_allowed("admin"))]
 AgentIdentity = Annotated[Identity, Depends(_allowed("agent"))]
 Key = Annotated[str | None, Depends(_key)]
+# What an agent calls itself, at random, as long as it lives.
+Instance = Annotated[str | None, Header(alias="Weir-Agent", pattern=r"^[0-9a-f]{1,64}$")]
 
 
 @router.post(
@@ -366,15 +369,18 @@ async def assignments(
     service: Serving,
     identity: AgentIdentity,
     role: Role = "host",
+    instance: Instance = None,
 ) -> Response:
     """An agent's assignments as server-sent events: first a snapshot of all, then changes."""
     _check_host(service, identity, host)
     if role == "control" and not _is_controller(service, identity):
         raise _forbidden(f'this token speaks for "{identity.host}", which is no switch')
+    if role == "host":
+        service.registry.hold(host, instance, time.monotonic())
 
     async def messages() -> AsyncGenerator[bytes, None]:
         # Opened by the first read: an agent that is gone before it leaves nothing behind.
-        stream = service.open_stream(host, role, identity.standing)
+        stream = service.open_stream(host, role, identity.standing, instance)
         try:
             while True:
                 message = await stream.take(KEEPALIVE_S / 5)
@@ -389,7 +395,12 @@ async def assignments(
 
 @router.post("/v1/agents/{host:path}/reports")
 async def reports(
-    host: str, body: AgentReport, request: Request, service: Serving, identity: AgentIdentity
+    host: str,
+    body: AgentReport,
+    request: Request,
+    service: Serving,
+    identity: AgentIdentity,
+    instance: Instance = None,
 ) -> Response:
     """An agent's sign of life and measurements; answers with the ids that it should stop."""
     _check_host(service, identity, host)
@@ -409,15 +420,23 @@ async def reports(
                 {x.id: x.over for x in body.elephants if x.id and x.over},
             )
         return _json({"stop": []})
+    service.registry.hold(host, instance, time.monotonic())
     await service.heard_agent(host, body.reach(address))
     stop = await service.report(host, [report.report() for report in body.transfers])
     return _json({"stop": stop})
 
 
 @router.post("/v1/agents/{host:path}/answers", status_code=204)
-async def answers(host: str, body: AgentAnswer, service: Serving, identity: AgentIdentity) -> None:
+async def answers(
+    host: str,
+    body: AgentAnswer,
+    service: Serving,
+    identity: AgentIdentity,
+    instance: Instance = None,
+) -> None:
     """An agent's answer to a question that came with its assignments."""
     _check_host(service, identity, host)
+    service.registry.hold(host, instance, time.monotonic())
     service.registry.answer(body.ticket, body.model_dump())
 
 

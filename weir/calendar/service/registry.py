@@ -70,12 +70,21 @@ class Measured:
     rate_bps: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Which agent speaks for a host, by what it calls itself, and since when."""
+
+    instance: str
+    since_s: float
+
+
 class Stream(Subscription[bytes]):
     """Assignments to one connected agent, as they travel. `identity` is what its token may do.
 
     What changes is told as it is when it is told: a rate that has changed again by then is told
     once. The first change is told at once, those after it together `PAUSE_S` later. `told` makes
-    the message of the transfers with these ids.
+    the message of the transfers with these ids. `instance` is what the agent calls itself, None if
+    it does not, as before there was that.
     """
 
     def __init__(
@@ -84,8 +93,10 @@ class Stream(Subscription[bytes]):
         role: Role,
         identity: str,
         told: Callable[[Iterable[str]], bytes],
+        instance: str | None = None,
     ) -> None:
         super().__init__()
+        self.instance = instance
         self.host = host
         self.role = role
         self.identity = identity
@@ -132,6 +143,7 @@ class Registry:
     def __init__(self, started_s: float) -> None:
         self._started_s = started_s
         self._questions: dict[str, asyncio.Future[dict[str, Any]]] = {}
+        self._holders: dict[str, Holder] = {}
         self.agents: dict[str, Agent] = {}
         self.streams: set[Stream] = set()
 
@@ -140,6 +152,37 @@ class Registry:
         agent = self.agents.setdefault(name, Agent(now_s))
         agent.heard_s = now_s
         return agent
+
+    def hold(self, host: str, instance: str | None, now_s: float) -> None:
+        """Has one agent speak for a host: two would send all of it twice, and either could fail it.
+
+        Raises:
+            Problem: 409, another one does, which is connected and has not been silent.
+        """
+        holder = self._holders.get(host)
+        if instance is None or (holder is not None and holder.instance == instance):
+            return
+        if holder is not None and self._is_there(host, holder, now_s):
+            raise Problem(
+                409,
+                "another-agent",
+                "Another agent speaks for this host",
+                f'another agent speaks for "{host}", from {self.reach(host).address}',
+                hint="end that one, or start this one for its own host",
+            )
+        self._holders[host] = Holder(instance, now_s)
+        for stream in self._of_host(host):
+            if stream.instance not in {None, instance}:
+                stream.drop()
+
+    def _is_there(self, host: str, holder: Holder, now_s: float) -> bool:
+        is_connected = any(x.instance == holder.instance for x in self._of_host(host))
+        is_new = now_s - holder.since_s < SILENCE_S
+        return is_connected and (is_new or not self._is_silent(host, now_s))
+
+    def _of_host(self, host: str) -> list[Stream]:
+        """The streams of agents that speak for a host."""
+        return [x for x in self.streams if x.role == "host" and x.host == host and not x.dropped]
 
     def reach(self, name: str) -> Reach:
         """Where an agent was last reached."""

@@ -406,13 +406,15 @@ class Service:
 
     # --- agents ---
 
-    def open_stream(self, host: str, role: Role, identity: str) -> Stream:
+    def open_stream(
+        self, host: str, role: Role, identity: str, instance: str | None = None
+    ) -> Stream:
         """A stream of assignments; the first one is everything the agent should be doing."""
 
         def told(identifiers: Iterable[str]) -> bytes:
             return self._changes(stream, identifiers)
 
-        stream = Stream(host, role, identity, told)
+        stream = Stream(host, role, identity, told, instance)
         concerned = [x for x in self.active.values() if x.is_sent and self._concerns(stream, x)]
         elephants = {"elephants": [x.assignment() for x in self.elephants.values()]}
         only = elephants if role == "control" else {}
