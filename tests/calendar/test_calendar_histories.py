@@ -30,6 +30,9 @@ NET = parse_network(
 )
 HOSTS = ("dtn1", "dtn2", "dtn3", "dtn4")
 STEPS = 120
+# By these something was wrong once that a dozen others do not show: rates of before an answer were
+# told after it.
+FOUND = {"weir": [986]}
 KINDS = {
     **{"submit": 10, "report": 12, "done": 2, "failed": 0.5, "cancel": 1, "lost": 1, "back": 2},
     **{"tick": 8, "epoch": 2, "precheck": 2, "entry": 1, "down": 0.5, "narrow": 1, "anew": 0.3},
@@ -189,7 +192,7 @@ class History:
     "policy", ["weir", "weir-all", "fixed", "local-ljf", "local-sjf", "global-ljf", "global-sjf"]
 )
 def test_whatever_happens_the_plan_stands_and_a_restart_finds_it(policy):
-    for seed in range(12):
+    for seed in [*range(12), *FOUND.get(policy, [])]:
         history = History(policy, seed)
         for _ in range(STEPS):
             history.step()

@@ -37,8 +37,12 @@ class Trials(Answers, Reports):
         self._shared_ns = now_ns
         self._freed.clear()
         changes = self.engine.epoch(now_ns)
-        for identifier, verdict in self.engine.take_answers():
+        answers = self.engine.take_answers()
+        for identifier, verdict in answers:
             self._answer(outcome, now_ns, self.transfers[identifier], verdict)
+        if answers:
+            # What is held for who was refused, or held no longer, has changed these since.
+            changes = {x: sum(self._lanes(x)) for x in changes if x in self.rates}
         self._rates(outcome, now_ns, changes)
         # Reports tell who falls behind: to look at all of ten thousand takes a tenth of a second.
         touched = self._watch.troubled | changes.keys()
