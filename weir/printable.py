@@ -32,6 +32,19 @@ def sum_line(digest: str, name: bytes) -> str:
     return f"{mark}{digest}  {shown}"
 
 
+def path_facts(path: bytes | None) -> dict[str, str | None]:
+    r"""A path as machines are told it: its text as `path`, with `\xff` for a byte that is no UTF-8.
+
+    Another name may have that text; where it is not the name itself, `path_hex` has the bytes.
+    """
+    if path is None:
+        return {"path": None}
+    try:
+        return {"path": path.decode()}
+    except UnicodeDecodeError:
+        return {"path": path.decode("utf-8", "backslashreplace"), "path_hex": path.hex()}
+
+
 def _shown(character: str, category: str) -> str:
     if character in _SHORT:
         return _SHORT[character]

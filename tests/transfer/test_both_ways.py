@@ -100,3 +100,45 @@ def test_one_file_or_link_takes_the_destination_as_its_name(ends, way, kind):
         }
 
     assert listing(there) == listing(others)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_file_that_has_more_than_it_says_is_no_success(tmp_path, way):
+    """It arrived empty, and the transfer ended with 0; files of `/proc` are such."""
+    target = tmp_path / "version"
+    with Server(
+        [tmp_path if way == "send" else "/proc"], listen="127.0.0.1:0", keys=None
+    ) as server:
+        address = "{}:{}".format(*server.address)
+        ends = ["/proc/version", f"{address}/"] if way == "send" else [f"{address}/version", target]
+        done = weir(way, *ends, "--insecure")
+    assert done.returncode == 5
+    assert "has content" in done.stderr
+    assert not target.exists()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_names_that_are_not_text_are_told_exactly(ends, way):
+    here, _, move = ends
+    odd = os.fsdecode(b'q"\xff\n\x1b')
+    (here / "tree").mkdir()
+    # The text of the first one is the name of the second.
+    for name in (odd, 'q"\\xff\n\x1b'):
+        (here / "tree" / name).write_text("content")
+    lines = move(way, "tree", "", "--json").stdout.splitlines()
+    files = [one for one in map(json.loads, lines) if one["event"] == "file"]
+    assert {one["path"] for one in files} == {'tree/q"\\xff\n\x1b'}
+    told = {bytes.fromhex(one["path_hex"]) for one in files if "path_hex" in one}
+    assert told == {b"tree/" + os.fsencode(odd)}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_link_that_is_in_the_way_is_called_one(ends, way):
+    here, there, move = ends
+    (here / "tree" / "a").mkdir(parents=True)
+    (here / "tree" / "a" / "file").write_text("content")
+    (there / "tree").mkdir()
+    (there / "tree" / "a").symlink_to("/etc")
+    done = move(way, "tree", "")
+    assert done.returncode == 5
+    assert "a symbolic link" in done.stderr

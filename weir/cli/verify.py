@@ -5,7 +5,7 @@ import json
 
 from weir.errors import TransferFailed
 from weir.format import size
-from weir.printable import printable
+from weir.printable import path_facts, printable
 from weir.transfer import DEFAULT_KEYS, verify
 
 _EPILOG = """\
@@ -53,12 +53,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _tell(difference: verify.Difference, as_json: bool) -> None:
-    path = None
-    if difference.path is not None:
-        path = difference.path.decode("utf-8", "backslashreplace")
+    place = path_facts(difference.path)
     if as_json:
-        facts = {"path": path, "what": difference.what, "message": difference.words}
+        facts = {**place, "what": difference.what, "message": difference.words}
         print(json.dumps({"event": "difference", **facts}), flush=True)
     else:
+        path = place["path"]
         named = "" if path is None else f"{printable(path)}: "
         print(f"{named}{printable(difference.words)}", flush=True)

@@ -16,7 +16,7 @@ from weir import deadline
 from weir._core import Rate, Time
 from weir.errors import WeirError
 from weir.format import rate, size
-from weir.printable import printable, sum_line
+from weir.printable import path_facts, printable, sum_line
 from weir.transfer import FailedFile, HostShare, Progress, SettledFile, Transfer
 from weir.transfer.forecast import Forecast
 from weir.transfer.line import columns, duration, fitted
@@ -220,8 +220,7 @@ def _news(transfer: Transfer, companion: Companion | None) -> list[News]:
 
 def _failed(file: FailedFile) -> News:
     """What a machine is told of a failure; a person has it among the notices."""
-    path = None if file.path is None else file.path.decode("utf-8", "backslashreplace")
-    return News("", "failed", {"path": path, "message": file.reason})
+    return News("", "failed", {**path_facts(file.path), "message": file.reason})
 
 
 def _status(companion: Companion | None) -> str:
@@ -268,10 +267,9 @@ class Events:
         self, progress: Progress, files: list[SettledFile], ending: Ending
     ) -> None:
         for file in files:
-            path = file.path.decode("utf-8", "backslashreplace")
             self._print(
                 "file",
-                path=path,
+                **path_facts(file.path),
                 size_bytes=file.size.count,
                 blake3=file.hash,
                 already_there=file.already_there,

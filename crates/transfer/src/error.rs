@@ -349,6 +349,12 @@ impl FileFailure {
         Self { code: FailureCode::Storage, message }
     }
 
+    /// A file that is said to be empty, and is not.
+    pub(crate) fn unsized_content(path: &dyn std::fmt::Display) -> Self {
+        let message = format!("\"{path}\" has content, and a size of nothing: copy it first");
+        Self { code: FailureCode::Storage, message }
+    }
+
     pub(crate) fn changed(path: &dyn std::fmt::Display) -> Self {
         let message = format!("\"{path}\" changed while it was read");
         Self { code: FailureCode::Changed, message }

@@ -133,6 +133,17 @@ impl Root {
             match rustix::fs::openat2(&self.fd, bytes, flags | OFlags::CLOEXEC, mode, self.resolve)
             {
                 Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
+                // The kernel's own words speak of devices, and of too many links.
+                Err(rustix::io::Errno::XDEV) if self.resolve.contains(ResolveFlags::BENEATH) => {
+                    return Err(io::Error::other("a symbolic link there leads out of the root"));
+                }
+                Err(rustix::io::Errno::LOOP)
+                    if self.resolve.contains(ResolveFlags::NO_SYMLINKS)
+                        && !flags.contains(OFlags::NOFOLLOW) =>
+                {
+                    let text = "a symbolic link is on the way, and none is followed here";
+                    return Err(io::Error::other(text));
+                }
                 result => return Ok(result?),
             }
         }

@@ -106,7 +106,10 @@ impl Reception {
         self.directories
             .conclude(&target, entry.mode, entry.modified_ns)
             .and_then(|()| if self.sync { directory.sync() } else { Ok(()) })
-            .map_err(storage)?;
+            .map_err(|error| {
+                let what = "cannot set time and permissions of the directory";
+                FileFailure::storage(what, &entry.path, &error)
+            })?;
         Ok(Some(directory.identity()))
     }
 

@@ -235,6 +235,10 @@ impl<'a> Output<'a> {
         if read < size as usize || FileVersion::of(&stat) != outgoing.version {
             return Err(FileFailure::changed(&shown()));
         }
+        // Files of the kernel's, and of some servers, have content and no size.
+        if size == 0 && read_full(&file, &mut [0], 0).map_err(read_error)? > 0 {
+            return Err(FileFailure::unsized_content(&shown()));
+        }
         let hash = match self.sending.hash {
             HashKind::Blake3 => {
                 let mut hasher = ChunkHasher::new(0, size);
