@@ -207,3 +207,40 @@ def test_it_ends_at_ctrl_c(tmp_path):
         poll(lambda: int(counters.read_text().split()[1]) > 50_000_000)
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE_S) == 130
+
+
+def test_a_single_link_is_the_same_under_any_name(served, tmp_path):
+    copy, address = served
+    link = tmp_path / "link"
+    link.symlink_to("deep/7")
+    assert told(link, f"{address}/tree/link") == []
+    (copy / "renamed").symlink_to("deep/7")
+    assert told(link, f"{address}/tree/renamed") == []
+    assert told(copy / "renamed", link) == []
+    (copy / "aside").symlink_to("deep/8")
+    assert told(link, f"{address}/tree/aside") == [(b"", "target")]
+    assert told(link, f"{address}/tree/of-1") == [(b"", "kind")]
+    assert told(link, f"{address}/tree/deep") == [(None, "kind")]
+
+
+def test_an_older_server_that_has_a_single_link_is_understood(tmp_path):
+    """It says neither that it is a file nor that it is a link, and names it."""
+    link = tmp_path / "link"
+    link.symlink_to("aim")
+    answers = [READY + message(44), READY + BEGIN + links([(b"link", b"aim")]) + message(44)]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            # First it is asked for a link of that name below the place.
+            for answer in answers:
+                connection, _ = listener.accept()
+                with connection:
+                    connection.recv(4096)
+                    connection.sendall(message(2, struct.pack(">H16xH", 6, 64)))
+                    connection.recv(4096)
+                    connection.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        assert told(link, f"127.0.0.1:{listener.getsockname()[1]}/link") == []
+        thread.join()
