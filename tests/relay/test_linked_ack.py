@@ -94,12 +94,21 @@ ALL_THAT_RELEASE = "packet->mark>>16==0x5746"
 # A test that hangs says what it hangs at.
 HANGS_S = 60
 SYN = 2
+OPTION_SACK = 5
 
 
 def lose(folder, lost: str) -> None:
     """Has the loopback interface lose packets."""
+    lose_by(lossy(folder, lost))
+
+
+def lossy(folder, lost: str) -> Path:
+    """A program that loses packets."""
     (folder / "lossy.bpf.c").write_text(LOSSY.replace("PORT", PORT))
-    program = bpf.compiled(folder / "lossy.bpf.c", folder, LOST=lost)
+    return bpf.compiled(folder / "lossy.bpf.c", folder, LOST=lost)
+
+
+def lose_by(program: Path) -> None:
     where = ("filter", "add", "dev", "lo", "ingress")
     tc(*where, "bpf", "direct-action", "object-file", str(program), "section", "tc")
 
@@ -149,6 +158,54 @@ def test_a_client_is_never_acknowledged_more_than_its_server_has(alone, tmp_path
             assert client.recv(1) == b""
         until(lambda: ends.status()["ended"] == 1, "it has ended in order")
         assert ends.status()["flows"] == []
+
+
+@needs_holding
+def test_a_repaired_hole_is_acknowledged_with_what_the_client_knows_beyond_it(alone, tmp_path):
+    """Inside of what it was told selectively no acknowledgement ends: RFC 2018, section 8."""
+    tc("link", "set", "lo", "mtu", "1500", "gso_max_segs", "1", program="ip")
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(listening())
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 12)
+        ends = stack.enter_context(relayed(tmp_path, listener.getsockname()[1], "strict"))
+        packets = stack.enter_context(packets_from(ends.port))
+        with ends.client() as client, listener.accept()[0] as server:
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            # What takes long while something is not acknowledged makes for long time-outs.
+            losing = lossy(tmp_path, f"port(packet,2)=={ends.port}")
+            client.sendall(bytes(20_000))
+            # The server's buffer is full, and the kernel of the join end has it all.
+            until(lambda: ends.status()["bytes_sent"] == 20_000, "all is joined")
+            until(lambda: 0 < acknowledged(client) == received(server) < 20_000, "some of it")
+            lose_by(losing)
+            client.sendall(bytes(1_000))
+            tc("filter", "del", "dev", "lo", "ingress")
+            client.sendall(bytes(12_000))
+            read = 0
+            while read < 20_000:
+                read += len(server.recv(min(1_000, 20_000 - read)))
+                assert acknowledged(client) <= received(server)
+            until(lambda: ends.status()["bytes_sent"] == 33_000, "the hole is repaired")
+            assert 20_000 < received(server) < 33_000
+            client.shutdown(socket.SHUT_WR)
+            assert sum(map(len, iter(lambda: server.recv(1 << 12), b""))) == 33_000 - read
+            until(lambda: acknowledged(client) == 33_001, "all, and its end")
+            told: list[tuple[int, int]] = []
+            for header in tcp_of(packets):
+                acknowledges = int.from_bytes(header[8:12], "big")
+                assert not any(begin <= acknowledges < end for begin, end in told), told
+                told += [x for x in told_selectively(header) if x[0] > acknowledges]
+            assert told, "it learns of the hole"
+
+
+def told_selectively(header: bytes) -> list[tuple[int, int]]:
+    """The blocks of an option SACK behind timestamps, as Linux and the relay write it."""
+    size = header[35] if header[12] >> 4 > 8 and header[34] == OPTION_SACK else 2
+    places = range(36, 34 + size, 8)
+    return [
+        (int.from_bytes(header[at : at + 4], "big"), int.from_bytes(header[at + 4 : at + 8], "big"))
+        for at in places
+    ]
 
 
 @needs_holding

@@ -7,10 +7,16 @@
 //
 //   a number beyond what is released becomes what is released; the window grows by as much, so that
 //   its right edge stays where the kernel has put it; what is said of data beyond (SACK) is left out;
+//   where a hole that the client knows of is repaired, the kernel's number leaps across what it has
+//   told selectively. Nothing inside a leap is acknowledged before all of it is released: a client
+//   whose acknowledgements walked there would take its retransmission to have come before data that
+//   it had sent earlier, and these for lost (RACK, RFC 8985), or what it was told selectively for
+//   withdrawn (RFC 2018, section 8);
 //   an acknowledgement alone that would then say nothing new is dropped: it would be counted as a
 //   duplicate, and have the client send again what has arrived;
 //   a packet with the mark RELEASING is the relay's own: its number is the offset up to which is
-//   released now. It gets the sequence number, the window and the timestamps of the connection;
+//   released now. It gets the sequence number, the window and the timestamps of the connection, and where it
+//   brings the client to a hole, what has come beyond that;
 //   a packet of the relay's that belongs to no entry is dropped: what is not known is not told;
 //   what asks a client whether it is there (keepalive) passes: it has an old sequence number, by
 //   which nobody takes it for a duplicate;
@@ -69,6 +75,7 @@ enum {
 	OPTION_SACK = 5,
 	OPTION_TIMES = 8,
 	OPTIONS = 12, // that are looked at
+	BLOCKS = 3,   // of an option SACK, for which there is room beside timestamps
 	SCALE_MOST = 14,
 	LISTENS = 10,
 	THIS_NETWORK = -1,
@@ -108,6 +115,11 @@ struct connection {
 	u32 time, echo;
 	u32 scale;
 	u32 has_times;
+	u32 made;        // the furthest that the kernel would have acknowledged
+	u32 told_beyond; // the end of what the client was told selectively, or that
+	u32 leap_from, leap_to;
+	u32 blocks; // of what has come beyond `made`, as they are sent
+	u32 beyond[8];
 };
 
 // Connections that begin, or are over.
@@ -262,10 +274,10 @@ INLINE int change_half(struct packet *packet, u32 at, u32 place, u16 before, u16
 	return store(packet, at + place, &now, 2, 0);
 }
 
-// The window that keeps an edge where it is, when what is released is acknowledged.
-INLINE u32 window_until(const struct connection *connection, u32 edge)
+// The window that keeps an edge where it is, when so much is acknowledged.
+INLINE u32 window_until(const struct connection *connection, u32 told, u32 edge)
 {
-	s32 left = edge - connection->released;
+	s32 left = edge - told;
 	u32 window;
 
 	if (left <= 0)
@@ -282,17 +294,111 @@ INLINE void note_told(struct connection *connection, u32 acknowledged, u32 edge)
 		connection->told_edge = edge;
 }
 
+// What is released, unless that is inside a leap.
+INLINE u32 may_tell(struct connection *of)
+{
+	if (is_after(of->leap_to, of->released))
+		return of->leap_from;
+	// Numbers go round: a leap that is over must not come again.
+	of->leap_from = of->leap_to = of->released;
+	return of->released;
+}
+
+// The client is told what has come beyond the kernel's number.
+INLINE void note_told_beyond(struct connection *of)
+{
+	for (u32 i = 0; i < BLOCKS; i++) {
+		u32 end = __builtin_bswap32(of->beyond[2 * i + 1]);
+
+		if (i < of->blocks && is_after(end, of->told_beyond))
+			of->told_beyond = end;
+	}
+}
+
+// What has come beyond the kernel's number. The first block may be of what has come twice (RFC
+// 2883), which is said once.
+INLINE void note_beyond(struct packet *packet, u32 at, const struct options *options,
+			struct connection *of)
+{
+	u32 blocks = 0;
+
+	for (u32 i = 0; i < BLOCKS; i++) {
+		u32 block[4] = {};
+		u32 place = at + options->sack_at + 2 + 8 * i;
+		int has_next = 18 + 8 * i <= options->sack_bytes;
+
+		if (10 + 8 * i > options->sack_bytes || load(packet, place, block, 8))
+			break;
+		if (has_next && load(packet, place + 8, block + 2, 8))
+			break;
+		if (!is_after(__builtin_bswap32(block[0]), of->made))
+			continue;
+		if (!i && has_next &&
+		    !is_after(__builtin_bswap32(block[2]), __builtin_bswap32(block[0])) &&
+		    !is_after(__builtin_bswap32(block[1]), __builtin_bswap32(block[3])))
+			continue;
+		of->beyond[(2 * blocks) & 6] = block[0];
+		of->beyond[((2 * blocks) & 6) + 1] = block[1];
+		blocks++;
+	}
+	of->blocks = blocks;
+}
+
+// The kernel would say this: where its number leaps across what the client was told, and what is
+// beyond it.
+INLINE void note_made(struct packet *packet, u32 at, u32 acknowledged,
+		      const struct options *options, struct connection *of)
+{
+	if (is_after(acknowledged, of->made)) {
+		if (is_after(of->told_beyond, of->made)) {
+			may_tell(of);
+			if (!is_after(of->leap_to, of->released))
+				of->leap_from = of->made;
+			of->leap_to = acknowledged;
+		}
+		of->made = acknowledged;
+		if (is_after(acknowledged, of->told_beyond))
+			of->told_beyond = acknowledged;
+	}
+	if (acknowledged == of->made)
+		note_beyond(packet, at, options, of);
+}
+
+// Puts what has come beyond the kernel's number into the room that the relay has left for it.
+INLINE int put_beyond(struct packet *packet, u32 at, struct connection *of)
+{
+	u32 nothing = 0x01010101;
+	u32 head = __builtin_bswap32(0x01010502 + 8 * of->blocks);
+
+	if (!of->blocks)
+		return 0;
+	if (change_word(packet, at, 32, nothing, head))
+		return -1;
+	for (u32 i = 0; i < BLOCKS; i++) {
+		if (i >= of->blocks)
+			break;
+		if (change_word(packet, at, 36 + 8 * i, nothing, of->beyond[2 * i]) ||
+		    change_word(packet, at, 40 + 8 * i, nothing, of->beyond[2 * i + 1]))
+			return -1;
+	}
+	note_told_beyond(of);
+	return 0;
+}
+
 // The relay's own: releases more, and becomes an acknowledgement of the connection.
 INLINE int release(struct packet *packet, u32 at, const struct tcp *tcp, struct connection *of)
 {
 	u32 released = of->base + __builtin_bswap32(tcp->acknowledgement);
-	u32 window, nothing = 0x01010101, times = __builtin_bswap32(0x0101080a);
+	u32 told, window, nothing = 0x01010101, times = __builtin_bswap32(0x0101080a);
 
 	if (is_after(released, of->released))
 		of->released = released;
-	window = window_until(of, of->edge);
+	told = may_tell(of);
+	if (told != of->released)
+		return DROP;
+	window = window_until(of, told, of->edge);
 	if (change_word(packet, at, 4, tcp->sequence, __builtin_bswap32(of->next)) ||
-	    change_word(packet, at, 8, tcp->acknowledgement, __builtin_bswap32(of->released)) ||
+	    change_word(packet, at, 8, tcp->acknowledgement, __builtin_bswap32(told)) ||
 	    change_half(packet, at, 14, tcp->window, __builtin_bswap16(window)))
 		return DROP;
 	if (!of->has_times && change_word(packet, at, 20, times, nothing))
@@ -300,7 +406,9 @@ INLINE int release(struct packet *packet, u32 at, const struct tcp *tcp, struct 
 	if (change_word(packet, at, 24, 0, of->has_times ? of->time : nothing) ||
 	    change_word(packet, at, 28, 0, of->has_times ? of->echo : nothing))
 		return DROP;
-	note_told(of, of->released, of->released + (window << (of->scale & 15)));
+	if (told == of->made && put_beyond(packet, at, of))
+		return DROP;
+	note_told(of, told, told + (window << (of->scale & 15)));
 	return PASS;
 }
 
@@ -313,6 +421,7 @@ INLINE int begin(struct packet *packet, u32 at, const struct tcp *tcp, const str
 	read_options(packet, at, (tcp->offset >> 4) * 4, &options);
 	of.base = of.released = of.acknowledged = __builtin_bswap32(tcp->acknowledgement);
 	of.edge = of.told_edge = of.base + __builtin_bswap16(tcp->window);
+	of.made = of.told_beyond = of.leap_from = of.leap_to = of.base;
 	of.next = __builtin_bswap32(tcp->sequence) + 1;
 	of.scale = options.scale;
 	of.has_times = options.has_times;
@@ -337,25 +446,25 @@ INLINE int blank_sack(struct packet *packet, u32 at, const struct options *optio
 	return 0;
 }
 
-// A packet of the kernel's that acknowledges more than is released.
+// A packet of the kernel's that acknowledges more than may be told.
 INLINE int hold_back(struct packet *packet, u32 at, const struct tcp *tcp,
 		     struct connection *of, const struct options *options, u32 edge, int is_alone)
 {
-	u32 released = of->released;
-	u32 window = window_until(of, edge);
-	u32 told = released + (window << (of->scale & 15));
+	u32 told = may_tell(of);
+	u32 window = window_until(of, told, edge);
+	u32 told_edge = told + (window << (of->scale & 15));
 	int is_asking = is_after(of->next, __builtin_bswap32(tcp->sequence));
 
-	if (is_alone && !is_asking && !is_after(released, of->acknowledged) &&
-	    !is_after(told, of->told_edge))
+	if (is_alone && !is_asking && !is_after(told, of->acknowledged) &&
+	    !is_after(told_edge, of->told_edge))
 		return DROP;
 	// The kernel aligns it; what is not could not be mended by halves.
 	if ((options->sack_at & 1) || (options->sack_at && blank_sack(packet, at, options)))
 		return DROP;
-	if (change_word(packet, at, 8, tcp->acknowledgement, __builtin_bswap32(released)) ||
+	if (change_word(packet, at, 8, tcp->acknowledgement, __builtin_bswap32(told)) ||
 	    change_half(packet, at, 14, tcp->window, __builtin_bswap16(window)))
 		return DROP;
-	note_told(of, released, told);
+	note_told(of, told, told_edge);
 	return PASS;
 }
 
@@ -387,10 +496,13 @@ INLINE int pass_on(struct packet *packet, u32 at, const struct tcp *tcp, struct 
 		of->time = options.time;
 		of->echo = options.echo;
 	}
-	if (is_after(acknowledged, of->released))
+	note_made(packet, at, acknowledged, &options, of);
+	if (is_after(acknowledged, may_tell(of)))
 		return hold_back(packet, at, tcp, of, &options, edge,
 				 !data && !(tcp->flags & FIN));
 	note_told(of, acknowledged, edge);
+	if (acknowledged == of->made)
+		note_told_beyond(of);
 	return PASS;
 }
 

@@ -126,7 +126,11 @@ fn with_losses_of_its_own_a_client_has_what_it_has_without_a_relay() {
             1,
         );
         let alone = text.replace(r#""through": "relay", "weight": 1,"#, "");
-        run(if through { &text } else { &alone }).flows[1].goodput_bps
+        let outcome = run(if through { &text } else { &alone });
+        let lost = outcome.links[0].forward.dropped_loss as f64;
+        let sent_again = outcome.flows[1].streams[0].retransmissions as f64;
+        assert!(sent_again < 1.25 * lost + 10.0, "{loss}: {sent_again} for {lost}");
+        outcome.flows[1].goodput_bps
     };
     for loss in [0.003, 0.01, 0.03] {
         let (joined, alone) = (goodput(loss, true), goodput(loss, false));

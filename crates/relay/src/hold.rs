@@ -5,7 +5,7 @@
 //! acknowledgement pass that goes beyond what is released. When more is released the kernel has
 //! nothing to say, so the relay speaks: it sends an acknowledgement by itself, with a mark by which
 //! the filter knows it, reads from it what is released, and puts in what the kernel alone knows:
-//! the sequence number, the window, the timestamps.
+//! the sequence number, the window, the timestamps, and what has come beyond a hole.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -20,11 +20,12 @@ use crate::system;
 const WITH_HEADER: i32 = 255;
 const TCP: u8 = 6;
 const ACK: u8 = 0x10;
-/// A header, two bytes of padding, and timestamps for the filter to fill in.
-const SEGMENT: usize = 32;
+/// A header, two bytes of padding, and room for the filter to fill in: timestamps, and three blocks
+/// of what the client is told selectively.
+const SEGMENT: usize = 60;
 /// What the filter's maps have: two addresses and two ports, and what it knows of a connection.
 const KEY: usize = 36;
-const ENTRY: usize = 40;
+const ENTRY: usize = 92;
 /// The begin of an entry, which is another one for each connection between the same ends.
 const BASE: usize = 4;
 
@@ -158,6 +159,7 @@ fn acknowledgement(here: SocketAddr, client: SocketAddr, until: u64) -> Vec<u8> 
     segment[12] = (SEGMENT as u8 / 4) << 4;
     segment[13] = ACK;
     segment[20..24].copy_from_slice(&[1, 1, 8, 10]);
+    segment[32..].fill(1); // no option
     let mut packet = match (here.ip(), client.ip()) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
             // The kernel puts the length, an identification and the checksum in.
@@ -209,11 +211,11 @@ mod tests {
         let (here, client) = ("10.1.2.3:443", "[::ffff:192.0.2.9]:50000");
         let (here, client) = (here.parse().expect("one"), client.parse().expect("one"));
         let packet = acknowledgement(here, canonical(client), (1 << 32) + 0x0102_0304);
-        assert_eq!(packet.len(), 52);
+        assert_eq!(packet.len(), 80);
         assert_eq!(packet[12..20], [10, 1, 2, 3, 192, 0, 2, 9]);
         let segment = &packet[20..];
         assert_eq!(segment[..4], [1, 187, 0xC3, 0x50]);
-        assert_eq!(segment[8..14], [1, 2, 3, 4, 0x80, 0x10]);
+        assert_eq!(segment[8..14], [1, 2, 3, 4, 0xF0, 0x10]);
         assert!(is_sound(&packet[12..16], &packet[16..20], segment));
     }
 
@@ -222,8 +224,8 @@ mod tests {
         let (here, client) = ("[fd00::1]:443", "[fd00::2]:50000");
         let (here, client) = (here.parse().expect("one"), client.parse().expect("one"));
         let packet = acknowledgement(here, client, 7);
-        assert_eq!(packet.len(), 72);
-        assert_eq!(packet[..8], [0x60, 0, 0, 0, 0, 32, 6, 64]);
+        assert_eq!(packet.len(), 100);
+        assert_eq!(packet[..8], [0x60, 0, 0, 0, 0, 60, 6, 64]);
         assert!(is_sound(&packet[8..24], &packet[24..40], &packet[40..]));
     }
 
