@@ -81,8 +81,7 @@ class Card:
         self._files = [stored(one) for one in drawn]
         self._scene = np.concatenate([drawn[0], drawn[2]], axis=1)
         self._turned = 0
-        large = picture(CLIP_WIDTH + 8 * CLIP_FRAMES, CLIP_HEIGHT, 1.8, seed + 99)
-        self._frames = [large[:, 8 * at :][:, :CLIP_WIDTH].copy() for at in range(CLIP_FRAMES)]
+        self._frames = moving(seed)
         self._next = itertools.cycle(range(len(self._files)))
         self._tasks: dict[str, Callable[[], None]] = {
             "i": self._picture,
@@ -135,6 +134,12 @@ class Card:
             stamp(pixels, self._count())
             self._screen.paint(pixels)
             self._screen.until_painted()
+
+
+def moving(seed: int) -> list[Pixels]:
+    """The frames of a clip that differ: a part of a picture that moves by."""
+    large = picture(CLIP_WIDTH + 8 * CLIP_FRAMES, CLIP_HEIGHT, 1.8, seed + 99)
+    return [large[:, 8 * at :][:, :CLIP_WIDTH].copy() for at in range(CLIP_FRAMES)]
 
 
 def _in_time(fps: float, count: int) -> Iterator[int]:

@@ -1,7 +1,9 @@
 """What a browser shows on a desktop: pictures, and a scene all around that turns, in one page.
 
 Everything is made here and read from files. `i` shows the next picture, decoded anew as a viewer
-does it; `p` turns the scene by an angle, in as many frames as the browser can paint.
+does it; `p` turns the scene by an angle, in as many frames as the browser can paint. `v` plays a
+clip in the page's corner, and `s` the same at a frame a second; a square beside it changes its
+colour when it is over, and its last frame stays.
 """
 
 import json
@@ -20,6 +22,8 @@ _AROUND = 4
 _TURN_DEGREES, _TURN_S = 30, 0.8
 _STRIP = 4
 """The scene is painted in strips of so many pixels, each as far off as its angle."""
+_MARK = 16
+"""The square that tells of a clip's end, in pixels."""
 
 _PAGE = """<!doctype html>
 <meta charset="utf-8">
@@ -27,10 +31,12 @@ _PAGE = """<!doctype html>
 <style>
 html, body { margin: 0; overflow: hidden; background: #000; cursor: none; }
 canvas { display: block; }
+video { position: absolute; left: 0; top: 0; }
 </style>
 <canvas width="@width@" height="@height@"></canvas>
+<video muted hidden></video>
 <script>
-const width = @width@, height = @height@, strip = @strip@;
+const width = @width@, height = @height@, strip = @strip@, mark = @mark@;
 const names = @names@, turn = @turn@ * Math.PI / 180, lasts = @lasts@;
 const context = document.querySelector("canvas").getContext("2d");
 const scene = new Image();
@@ -71,10 +77,28 @@ function turned() {
   requestAnimationFrame(step);
 }
 
-addEventListener("keydown", event => {
-  if (event.key === "i") show();
-  if (event.key === "p") turned();
+const video = document.querySelector("video");
+let played = 0;
+
+function play(clip) {
+  video.hidden = false;
+  video.src = clip;
+  video.play();
+}
+
+video.addEventListener("ended", () => {
+  played += 1;
+  context.fillStyle = `rgb(${played % 256}, ${played >> 8 & 255}, 255)`;
+  context.fillRect(width - 2 * mark, height - 2 * mark, mark, mark);
 });
+
+const tasks = {
+  i: () => { video.hidden = true; show(); },
+  p: () => { video.hidden = true; turned(); },
+  v: () => play("clip.webm"),
+  s: () => play("slow.webm"),
+};
+addEventListener("keydown", event => tasks[event.key]?.());
 scene.src = "@scene@";
 scene.decode().then(show).then(() => { document.title = "@title@"; });
 </script>
@@ -101,6 +125,7 @@ def write(folder: Path, width: int, height: int, seed: int) -> Path:
         "width": str(width),
         "height": str(height),
         "strip": str(_STRIP),
+        "mark": str(_MARK),
         "names": json.dumps(names),
         "turn": str(_TURN_DEGREES),
         "lasts": str(_TURN_S),

@@ -11,13 +11,13 @@ import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from studies.rig.desktop import card, lossy, page, recorder, watcher
+from studies.rig.desktop import card, clip, lossy, page, recorder, watcher
 from studies.rig.desktop.lossy import DESKTOP, KEEPER, RDP, SCREEN, VNC, Desktop, Line, Measured
 from studies.rig.processes import module_command
 from weir.errors import BadInput, Unsupported
 
-PICTURE, TURN = "i", "p"
-"""The keys of what there is to do."""
+PICTURE, TURN, CLIP, SLOW = "i", "p", "v", "s"
+"""The keys of what there is to do; the last is the clip at a frame a second."""
 _PROGRAMS = {"twm": "twm", "chromium": "chromium", "xdotool": "xdotool"}
 """Each with the Debian package that has it."""
 _EXACT = (VNC, RDP)
@@ -56,6 +56,7 @@ def carry_out(
     seed: int,
     told: Callable[[str], None] = lambda key: None,
     *,
+    clip_s: float = 6.0,
     name: str | None = None,
     protocol: str = VNC,
 ) -> list[Measured]:
@@ -65,10 +66,11 @@ def carry_out(
     painted to.
 
     Args:
-        plan: of the keys `PICTURE` and `TURN`.
+        plan: of the keys `PICTURE`, `TURN`, `CLIP` and `SLOW`.
         line: between desktop and screen.
         seed: of the loss and of the pictures.
         told: is given the key of each task that is done.
+        clip_s: how long the clip is, less than a minute.
         name: of the lab.
         protocol: `VNC` or `RDP`, whose screens have every pixel as the desktop has it.
 
@@ -79,11 +81,13 @@ def carry_out(
     """
     if protocol not in _EXACT:
         raise BadInput(f"protocol {protocol}: {' or '.join(_EXACT)}")
-    lacking = missing(protocol)
+    if not {CLIP, SLOW} & set(plan):
+        clip_s = 0.0
+    lacking = missing(protocol) or (clip.missing() if clip_s else None)
     if lacking is not None:
         raise Unsupported(lacking)
     plans = [(plan, [lossy.PAUSES_S[protocol]] * len(plan))]
-    (found,) = lossy.carried_out(plans, line, seed, told, 1.0, name, protocol, kind=_Programs)
+    (found,) = lossy.carried_out(plans, line, seed, told, clip_s, name, protocol, kind=_Programs)
     return found
 
 
@@ -97,6 +101,8 @@ class _Programs(Desktop):
         folder.mkdir()
         (folder / "twmrc").write_text(_TWM)
         shown = page.write(folder, card.WIDTH, card.HEIGHT, seed)
+        if clip_s:
+            clip.write(folder, clip_s, seed)
         environment = _environment(self._display, folder)
         for name, command in (
             ("twm", ["twm", "-f", str(folder / "twmrc")]),

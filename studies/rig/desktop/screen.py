@@ -65,6 +65,7 @@ class Followed:
 
     Attributes:
         screen: the screen.
+        taken: how many times it has been given something to show, what is being shown included.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Followed:
     ) -> None:
         self._failed: Unavailable | None = None
         self._waits = Path("/proc/self/schedstat")
+        self.taken = 0
         self.screen = opened(changed)
 
     def begin(self) -> None:
@@ -83,6 +85,7 @@ class Followed:
         self._waits = Path(f"/proc/self/task/{threading.get_native_id()}/schedstat")
         try:
             while True:
+                self.taken += 1
                 self.screen.take()
         except Unavailable as error:
             self._failed = error

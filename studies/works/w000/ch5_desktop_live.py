@@ -179,7 +179,8 @@ def _clips(results: Sequence[Json]) -> dict[float, tuple[list[float], list[float
     return answer
 
 
-def _judge_video(results: Sequence[Json]) -> Outcome:
+def judge_video(results: Sequence[Json]) -> Outcome:
+    """What a clip's frames and its slow-motion quality lose: runs by loss, the slow one last."""
     found = _clips(results)
     fps = {loss: mean(one) for loss, (one, _) in found.items()}
     quality = {loss: mean(one) for loss, (_, one) in found.items()}
@@ -200,7 +201,8 @@ def _judge_video(results: Sequence[Json]) -> Outcome:
     )
 
 
-def _draw_video(results: Sequence[Json], path: Path) -> None:
+def draw_video(results: Sequence[Json], path: Path) -> None:
+    """Both over loss."""
     found = _clips(results)
     series = [
         charts.Series(
@@ -343,8 +345,8 @@ ROWS = [
         "Virtual desktop, video: frame rate and slow-motion quality against packet loss",
         "20.75 to 7.4 frames/s (-64.4 %), quality 70 % falls by 71.8 %; most of it below 3 % loss",
         lambda quick: _desktop_points(CLIP, quick),
-        _judge_video,
-        _draw_video,
+        judge_video,
+        draw_video,
         live=1,
     ),
     Row(

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import queue
 import socket
 import struct
 import subprocess
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 from rig import lab_lacks
 
-from studies.rig.desktop import card, page, pictures, programs, recorder, watcher
+from studies.rig.desktop import card, clip, page, pictures, programs, recorder, watcher
 from studies.rig.desktop.lossy import RDP, RTP, Line
 from weir.errors import BadInput, Unavailable, Unsupported
 
@@ -56,22 +57,62 @@ def test_a_page_is_whole_and_names_what_is_there(tmp_path):
     assert all(f'"{name}"' in content for name in names)
 
 
+needs_clip = pytest.mark.skipif(clip.missing() is not None, reason=str(clip.missing()))
+
+
+@needs_clip
+def test_a_clips_files_have_all_frames_at_both_rates(tmp_path):
+    """As GStreamer reads them again: nearly the card's colours."""
+    own, slow = clip.write(tmp_path, 1.0, 3)
+    size = 4 * card.CLIP_WIDTH * card.CLIP_HEIGHT
+    for path, count in ((own, round(card.CLIP_FPS)), (slow, card.CLIP_FRAMES)):
+        command = ["gst-launch-1.0", "-q", "filesrc", f"location={path}", "!", "matroskademux"]
+        command += ["!", "vp8dec", "!", "videoconvert", "!", "video/x-raw,format=BGRx", "!"]
+        read = subprocess.run([*command, "fdsink", "fd=1"], capture_output=True, check=True).stdout
+        assert len(read) == count * size
+        shape = (count, card.CLIP_HEIGHT, card.CLIP_WIDTH, 4)
+        frames = np.frombuffer(read, np.uint8).reshape(shape).astype(int)
+        painted = card.moving(3)
+        for at in (0, 7, count - 1):
+            wanted = painted[at % card.CLIP_FRAMES]
+            assert np.abs(frames[at, :, :, :3] - wanted[:, :, :3]).mean() < 4
+
+
+@needs_clip
+def test_a_clip_that_cannot_be_made_has_gstreamers_words(tmp_path):
+    with pytest.raises(Unavailable, match=r"gst-launch-1\.0"):
+        clip.write(tmp_path / "absent", 1.0, 3)
+
+
+def test_what_makes_clips_and_is_missing_is_named(monkeypatch):
+    monkeypatch.setattr(clip.shutil, "which", lambda one: None)
+    assert "apt-get install gstreamer1.0-tools" in clip.missing()
+    monkeypatch.setattr(programs, "missing", lambda protocol: None)
+    with pytest.raises(Unsupported, match="GStreamer"):
+        programs.carry_out("iv", Line(), 1)
+
+
 class Told:
     """A screen that shows what a test has it show."""
 
     def __init__(self, changed):
         self.pixels = np.zeros((4, 4, 4), np.uint8)
         self.changed = changed
+        self.coming, self.has_shown = queue.Queue(), threading.Semaphore(0)
 
-    def show(self, value):
-        self.pixels[0, 0, 0] = value
-        self.changed()
+    def show(self, *values):
+        """Each value is a rectangle of one update."""
+        self.coming.put(values)
+        assert self.has_shown.acquire(timeout=60)
 
     def key(self, character):
         raise AssertionError(character)
 
     def take(self):
-        threading.Event().wait()
+        for at, value in enumerate(self.coming.get()):
+            self.pixels[at, 0, 0] = value
+            self.changed()
+        self.has_shown.release()
 
 
 def watched():
@@ -93,7 +134,7 @@ def test_a_screen_is_there_with_its_last_change_and_not_with_what_changes_nothin
     told = watching.shows(recorder.digest(screen.pixels), 0.01)
     assert told["whole_ns"] <= done_ns
     assert told["frames"] == 2
-    screen.show(3)
+    screen.show(3, 1, 4)
     later = watching.shows(recorder.digest(screen.pixels), 0.01)
     assert later["whole_ns"] >= done_ns
     assert later["frames"] == 1
@@ -225,6 +266,22 @@ def test_packets_tell_when_the_browsers_picture_was_there():
     # The scene turns for 0.8 s; it is seen to.
     assert found[1].screen > 0.8
     assert found[1].frames > found[0].frames
+
+
+@needs_programs
+@needs_clip
+@needs_lab
+@pytest.mark.alone
+def test_a_clip_plays_in_the_browser_and_fewer_frames_come_over_a_lossy_line():
+    whole, slow = programs.carry_out("vs", Line(), 3, clip_s=2.0, name="desktop-clip")
+    (lossy,) = programs.carry_out("v", Line(0.1), 3, clip_s=2.0, name="desktop-clip-lossy")
+    assert [one.key for one in (whole, slow, lossy)] == ["v", "s", "v"]
+    assert 1.9 < whole.server < 10
+    assert slow.server > card.CLIP_FRAMES - 1
+    # At a frame a second each is seen; what follows the last is the mark of the end.
+    assert slow.frames >= card.CLIP_FRAMES - 1
+    assert lossy.frames < whole.frames / 2
+    assert lossy.clip_bytes < whole.clip_bytes / 2
 
 
 @pytest.mark.skipif(programs.missing(RDP) is not None, reason=str(programs.missing(RDP)))

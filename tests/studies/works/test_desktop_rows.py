@@ -58,12 +58,17 @@ def clips(frames, sizes):
     return [*([task(1.0, frames=count, clip_bytes=size)] for count, size in played), slow]
 
 
-def test_video_is_judged_by_where_frames_are_lost(tmp_path):
-    row = ROWS["000-fig-5.9"]
+@pytest.mark.parametrize(
+    ("name", "holds"),
+    [("000-fig-5.9", Verdict.TREND_HOLDS), ("000-own-5.3-clip", Verdict.OURS)],
+)
+def test_video_is_judged_by_where_frames_are_lost(tmp_path, name, holds):
+    row = ROWS[name]
     full = 143 * 10_000
     early = clips((140, 130, 70, 60, 40), (full, full, full // 2, full // 3, full // 4))
+    assert len(row.points(True)) == len(early)
     outcome = row.judge(early)
-    assert outcome.verdict == Verdict.TREND_HOLDS
+    assert outcome.verdict == holds
     assert "23.3 at 0 %" in outcome.ours
     assert "quality 100 %" in outcome.ours
     row.plot(early, tmp_path / "plot.svg")
