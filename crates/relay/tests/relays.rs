@@ -164,8 +164,6 @@ fn a_hundred_flows_come_back_whole_through_one_connection() {
     assert_eq!(join.status().bytes_sent, join.status().bytes_received);
 }
 
-/// What is large goes through pipes, what the connection does not take waits, and what comes when
-/// pipes are full waits behind it: nothing overtakes anything.
 /// What is less than a packet waits for nobody who might follow: a kernel that is told of more to
 /// come keeps it for 200 ms.
 #[test]
@@ -183,6 +181,8 @@ fn the_end_of_what_is_large_does_not_wait_for_more() {
     assert_eq!(got, sent);
 }
 
+/// What is large goes through pipes, what the connection does not take waits, and what comes when
+/// pipes are full waits behind it: nothing overtakes anything.
 #[test]
 fn who_reads_by_fits_and_starts_gets_all_in_order_both_ways() {
     let split = split();
