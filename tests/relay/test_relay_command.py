@@ -335,7 +335,7 @@ def test_a_connection_begins_with_its_congestion_control(kind):
         (("join", "--split", "127.0.0.1:1", "--heard-within", "3601"), "seconds, 5 to 3600"),
         (("join", "--split", "nowhere", "--server", "1.2.3.4:5"), "wanted ADDRESS:PORT"),
         (("join", "--split", "127.0.0.1:1", "--weight", "10.0.0.0/8"), "wanted NETWORK=WEIGHT"),
-        (("join", "--split", "127.0.0.1:1", "--weight", "10.0.0.0/8=1001"), "from 0 to 1000"),
+        (("join", "--split", "127.0.0.1:1", "--weight", "10.0.0.0/8=10001"), "from 0 to 10000"),
         (("join", "--split", "127.0.0.1:1", "--weight", f"::/0={'9' * 5000}"), "from 0 to 1000"),
         (("split", "--from", "10.0.0.1", "--to", f"10.0.0.1:{'9' * 5000}"), "is no port"),
         (("split", "--from", "10.0.0.0/33", "--to", "10.0.0.1"), "at most 32 bits"),

@@ -49,7 +49,7 @@ def test_without_linked_acknowledgements_clients_are_told_what_no_server_has():
     [
         ('through = "joined"', 'through = "nobody"', "there is no such relay; the relays are join"),
         ('through = "joined"\n', "weight = 2\n", "through is missing"),
-        ("weight = 3", "weight = 1001", "weight = 1001"),
+        ("weight = 3", "weight = 10001", "weight = 10001"),
         ('linked_ack = "strict"', 'linked_ack = "loose"', "linked_ack"),
         ('linked_ack = "strict"', 'start = "1 s"', "from the first client on"),
         ('linked_ack = "strict"', 'window = "0 B"', "window"),

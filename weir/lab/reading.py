@@ -44,7 +44,7 @@ _PERCENT = re.compile(r"(\d+(?:\.\d+)?) ?%")
 _MTU_MIN, _MTU_MAX = 576, 9216
 _PAYLOAD_MIN, _PAYLOAD_MAX = 16, 9000
 _NODES_MAX = 250
-_WEIGHT_MAX = 1000
+_WEIGHT_MAX = 10_000
 _RELAYED_MAX = 65_532  # the flows that an aggregate has numbers for
 _LINKED_ACKS = ("none", "literal", "strict", "per-flow")
 

@@ -10,7 +10,7 @@ from weir._core import Relay
 from weir.errors import BadInput
 from weir.listener import port_of
 
-WEIGHT_MAX = 1_000
+WEIGHT_MAX = 10_000
 # Bounds of how long who is silent may be gone: the kernel asks four times, in whole seconds.
 GONE_AFTER_S = (5, 36_000)
 # Bounds of how long the other end of an aggregate may give no sign. A packet that is lost comes a

@@ -15,8 +15,8 @@
 //   an acknowledgement alone that would then say nothing new is dropped: it would be counted as a
 //   duplicate, and have the client send again what has arrived;
 //   a packet with the mark RELEASING is the relay's own: its number is the offset up to which is
-//   released now. It gets the sequence number, the window and the timestamps of the connection, and where it
-//   brings the client to a hole, what has come beyond that;
+//   released now. It gets the sequence number, the window and the timestamps of the connection, and
+//   where it brings the client to a hole, what has come beyond that;
 //   a packet of the relay's that belongs to no entry is dropped: what is not known is not told;
 //   what asks a client whether it is there (keepalive) passes: it has an old sequence number, by
 //   which nobody takes it for a duplicate;

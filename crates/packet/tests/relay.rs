@@ -181,7 +181,7 @@ fn what_cannot_pass_a_relay_is_refused() {
     let right = clients("some", "s", 1, &bulk(2));
     let wrong = [
         ("\"through\": \"relay\"", "\"through\": \"some\"", "there is no relay \"some\""),
-        ("\"weight\": 1", "\"weight\": 0", "weight = 0: 1 to 1000 is allowed"),
+        ("\"weight\": 1", "\"weight\": 0", "weight = 0: 1 to 10000 is allowed"),
         (
             "\"through\": \"relay\", \"weight\": 1",
             "\"weight\": 2",

@@ -30,11 +30,14 @@ log = logging.getLogger(__name__)
 LOOK_EVERY_S = 1.0
 # Who has sent something so lately is busy: where many share a slow line its turn comes seldom.
 BUSY_S = 5.0
-# How exactly weights, which are whole numbers, are to give what is promised. The smaller they are,
-# the shorter is a turn.
-OFF_MAX = 0.005
+# How exactly weights, which are whole numbers, are to give what is promised: a promise is kept
+# within 1 %, of which turns take a part, too. So many are tried from the smallest on, which are the
+# easiest to read, and as many of the largest, which are the most exact.
+OFF_MAX = 0.003
+KEPT_WITHIN = 0.01
+_TRIED = 100
 # The part of the line that who is promised nothing has at least: nobody is held for good. Promises
-# below it are rounded up, for weights as exact as theirs would make turns long.
+# below it are rounded up: no weight is as exact as theirs would have to be.
 LEAST = 0.01
 _OTHERS = ("0.0.0.0/0", "::/0")
 
@@ -135,7 +138,7 @@ class Weigher:
         if found.weights != self._given or not _hold(found.weights, flows):
             control.ask(path, {"weights": found.weights})
             self._given = found.weights
-        if found.off > 2 * OFF_MAX:
+        if found.off > KEPT_WITHIN:
             return f"{total_bps} bit/s are promised of {rate_bps}: not all can be kept within 1 %"
         return None
 
@@ -175,7 +178,7 @@ def promises(allotted: Mapping[Pair, Allotment]) -> dict[str, int]:
 
 
 def weigh(promised: Mapping[str, int], busy: Mapping[str, int], rate_bps: int) -> Weighed:
-    """The smallest weights by which each client has what it was promised within `OFF_MAX`.
+    """Weights by which each client has its promise within `OFF_MAX`; small ones, if they do.
 
     Args:
         promised: to whom, in bit/s.
@@ -183,8 +186,9 @@ def weigh(promised: Mapping[str, int], busy: Mapping[str, int], rate_bps: int) -
         rate_bps: what all have together.
 
     Returns:
-        Those that are nearest, where none up to 1000 are near enough. Whoever is promised less
-        than a hundredth of the line has it or more; who is promised nothing, a hundredth.
+        Those that are nearest of all that are tried, where none are near enough. Whoever is
+        promised less than a hundredth of the line has it or more; who is promised nothing, a
+        hundredth.
     """
     if not promised:
         return Weighed([], 0.0)
@@ -192,11 +196,11 @@ def weigh(promised: Mapping[str, int], busy: Mapping[str, int], rate_bps: int) -
     many = {client: max(1, busy.get(client, 0)) for client in promised}
     others = max(1, sum(count for client, count in busy.items() if client not in promised))
     best: Weighed | None = None
-    for other in range(1, WEIGHT_MAX + 1):
-        scale = other * others / rest_bps
-        exact = {client: bps / many[client] * scale for client, bps in promised.items()}
-        if best is not None and max(exact.values()) > WEIGHT_MAX:
-            break
+    beside = {client: bps / many[client] * others / rest_bps for client, bps in promised.items()}
+    most = max(1, int(WEIGHT_MAX / max(1.0, *beside.values())))
+    large = range(max(_TRIED, most - _TRIED) + 1, most + 1)
+    for other in (*range(1, min(_TRIED, most) + 1), *large):
+        exact = {client: x * other for client, x in beside.items()}
         found = {
             client: min(WEIGHT_MAX, max(1, _whole(x, is_small=promised[client] < LEAST * rate_bps)))
             for client, x in exact.items()
