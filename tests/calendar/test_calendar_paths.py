@@ -413,7 +413,7 @@ def test_a_link_that_is_cut_is_answered_once_the_other_lane_has_its_rate(tmp_pat
             body = await submitted(client, size_bytes=BOTH // 4)
             # A stream of a token that is not known ends within a second.
             token = client.headers["Authorization"].removeprefix("Bearer ")
-            mine = TokenFile(tmp_path / "tokens.json").find(token).sha256
+            mine = TokenFile(tmp_path / "tokens.json").find(token).standing
             stream = service.open_stream("dtn1", "host", mine)
             assert message(await stream.take(1.0))["kind"] == "snapshot"
             began_s = time.monotonic()
@@ -443,7 +443,7 @@ def test_who_stands_on_a_path_that_a_transfer_leaves_lets_go_of_it(tmp_path):
             await both_hosts(client)
             # A stream of a token that is not known ends within a second.
             token = client.headers["Authorization"].removeprefix("Bearer ")
-            mine = TokenFile(tmp_path / "tokens.json").find(token).sha256
+            mine = TokenFile(tmp_path / "tokens.json").find(token).standing
             streams = {host: service.open_stream(host, role, mine) for host, role in places}
             holds = {host: {} for host in streams}
 

@@ -354,7 +354,7 @@ def test_a_relay_that_is_killed_has_its_clients_reset(site, end, host):
                 pass
     until(lambda: f"the {end} end at {host}" in site.log.read_text())
     if end == "split":
-        until(lambda: any(f":{here[1]}: " in x for x in site.status("join")["reasons"]))
+        until(lambda: any(f":{here[1]} to " in x for x in site.status("join")["reasons"]))
     # Who comes now is told at once.
     with pytest.raises(ConnectionRefusedError):
         site.client()
