@@ -4,10 +4,10 @@ It shows what the test card's clip does: a part of a picture moves by, in frames
 differ. One file has its own rate, another a frame a second: a browser plays no slower than 1/16.
 """
 
-import shutil
 import subprocess
 from pathlib import Path
 
+from studies.rig.desktop import gstreamer
 from studies.rig.desktop.card import (
     CLIP_FPS,
     CLIP_FRAMES,
@@ -18,8 +18,6 @@ from studies.rig.desktop.card import (
 )
 from weir.errors import Unavailable
 
-_PROGRAM = "gst-launch-1.0"
-_PACKAGES = "gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good"
 _ELEMENTS = ("rawvideoparse", "vp8enc", "webmmux")
 _QUANTISER = 10
 """From 0 to 63, as a moving picture by RTP has it (`rtp`)."""
@@ -28,12 +26,7 @@ _LIMIT_S = 300.0
 
 def missing() -> str | None:
     """What GStreamer lacks on this machine, with the way to it; None if nothing."""
-    if shutil.which(_PROGRAM) is None or shutil.which("gst-inspect-1.0") is None:
-        return f"GStreamer is not installed: apt-get install {_PACKAGES}"
-    for one in _ELEMENTS:
-        if subprocess.run(["gst-inspect-1.0", "--exists", one], check=False).returncode:
-            return f"GStreamer has no {one}: apt-get install {_PACKAGES}"
-    return None
+    return gstreamer.lacking(_ELEMENTS)
 
 
 def write(folder: Path, seconds: float, seed: int) -> tuple[Path, Path]:
@@ -56,7 +49,9 @@ def write(folder: Path, seconds: float, seed: int) -> tuple[Path, Path]:
         command = _packing(path, fps)
         made = subprocess.run(command, input=content, capture_output=True, timeout=_LIMIT_S)
         if made.returncode:
-            raise Unavailable(f"{_PROGRAM}: {made.stderr.decode(errors='replace').strip()}")
+            raise Unavailable(
+                f"{gstreamer.PROGRAM}: {made.stderr.decode(errors='replace').strip()}"
+            )
     return names
 
 
@@ -64,7 +59,7 @@ def _packing(path: Path, fps: float) -> list[str]:
     head = f"format=bgrx width={CLIP_WIDTH} height={CLIP_HEIGHT} framerate={round(10 * fps)}/10"
     pack = f"vp8enc deadline=1 min-quantizer={_QUANTISER} max-quantizer={_QUANTISER}"
     return [
-        *(_PROGRAM, "-q", "fdsrc", "fd=0", "!", "rawvideoparse", *head.split(), "!"),
+        *(gstreamer.PROGRAM, "-q", "fdsrc", "fd=0", "!", "rawvideoparse", *head.split(), "!"),
         *(
             "videoconvert",
             "!",

@@ -5,21 +5,17 @@ stream of its own (RFC 4588); what stays lost makes the receiver ask for a whole
 quality is constant, so that a change is one frame, and a frame without change a few bytes.
 """
 
-import shutil
 import socket
-import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import BinaryIO
 
 import numpy as np
 
-from studies.rig.desktop import card
+from studies.rig.desktop import card, gstreamer
 from studies.rig.desktop.pictures import Pixels
 from weir.errors import Unavailable
 
-_PROGRAM = "gst-launch-1.0"
-_PACKAGES = "gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good"
 _ELEMENTS = ("ximagesrc", "vp8enc", "rtpvp8pay", "rtprtxsend", "rtpjitterbuffer", "opusenc")
 _FPS = 25
 _QUANTISER = 10
@@ -65,12 +61,7 @@ class Ports:
 
 def missing() -> str | None:
     """What GStreamer lacks on this machine, with the way to it; None if nothing."""
-    if shutil.which(_PROGRAM) is None or shutil.which("gst-inspect-1.0") is None:
-        return f"GStreamer is not installed: apt-get install {_PACKAGES}"
-    for one in _ELEMENTS:
-        if subprocess.run(["gst-inspect-1.0", "--exists", one], check=False).returncode:
-            return f"GStreamer has no {one}: apt-get install {_PACKAGES}"
-    return None
+    return gstreamer.lacking(_ELEMENTS)
 
 
 def sending(display: str, screen: str, ports: Ports) -> list[str]:
@@ -126,7 +117,7 @@ def receiving(desktop: str, ports: Ports) -> list[str]:
 
 def pipeline(*parts: str) -> list[str]:
     """The command of GStreamer's that joins elements, in its own words."""
-    return [_PROGRAM, "-q", *" ".join(parts).split()]
+    return [gstreamer.PROGRAM, "-q", *" ".join(parts).split()]
 
 
 class Screen:

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from rig import lab_lacks
 
-from studies.rig.desktop import card, clip, page, pictures, programs, recorder, watcher
+from studies.rig.desktop import card, clip, gstreamer, page, pictures, programs, recorder, watcher
 from studies.rig.desktop.lossy import RDP, RTP, Line
 from weir.errors import BadInput, Unavailable, Unsupported
 
@@ -85,7 +85,7 @@ def test_a_clip_that_cannot_be_made_has_gstreamers_words(tmp_path):
 
 
 def test_what_makes_clips_and_is_missing_is_named(monkeypatch):
-    monkeypatch.setattr(clip.shutil, "which", lambda one: None)
+    monkeypatch.setattr(gstreamer.shutil, "which", lambda one: None)
     assert "apt-get install gstreamer1.0-tools" in clip.missing()
     monkeypatch.setattr(programs, "missing", lambda protocol: None)
     with pytest.raises(Unsupported, match="GStreamer"):

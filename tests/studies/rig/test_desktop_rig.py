@@ -17,7 +17,18 @@ import numpy as np
 import pytest
 from rig import free_port, lab_lacks
 
-from studies.rig.desktop import call, card, lossy, pictures, rdp, rfb, rtp, spoken, viewer
+from studies.rig.desktop import (
+    call,
+    card,
+    gstreamer,
+    lossy,
+    pictures,
+    rdp,
+    rfb,
+    rtp,
+    spoken,
+    viewer,
+)
 from studies.rig.desktop.lossy import Line
 from studies.rig.desktop.screen import run_at_once
 from studies.rig.workspace import open_workspace
@@ -398,7 +409,7 @@ def test_frames_that_change_nothing_are_not_told():
 
 
 def test_what_is_missing_of_gstreamer_is_named(monkeypatch):
-    monkeypatch.setattr(rtp.shutil, "which", lambda program: None)
+    monkeypatch.setattr(gstreamer.shutil, "which", lambda program: None)
     assert "apt-get install gstreamer1.0-tools" in rtp.missing()
 
 
