@@ -1,14 +1,20 @@
-"""When one transfer ends, the next one's rate does not wait for anybody's next turn to look."""
+"""When one transfer ends, or another's turn comes by the plan, rates do not wait for anybody's next
+turn to look."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from simulated_world import Clocks, VirtualLoop
+from calendar_lab import settings
+from simulated_world import NS_PER_S, Clocks, VirtualLoop
+from test_calendar_planner import GB, asked
 
 from weir import Bytes
 from weir.calendar.agents.agent import LOOK_EVERY_S, REPORT_EVERY_S, HostAgent, Job, MoverOptions
+from weir.calendar.service.service import Service
+from weir.calendar.storage.store import Store
 
 SIZE = Bytes.from_count(10_000_000)
 NOTHING = Bytes.from_count(0)
@@ -97,3 +103,29 @@ def test_a_transfer_that_has_more_to_send_is_looked_at_as_before(monkeypatch):
             loop.run_until_complete(scenario())
     loop.close()
     assert 1 / LOOK_EVERY_S - 1 <= len(mover.looks_s) <= 1 / LOOK_EVERY_S + 1
+
+
+@pytest.mark.parametrize("ahead_s", [0.3, 1.131, 1.249, 2.01])
+def test_the_turn_of_a_transfer_by_the_plan_is_told_within_30_ms(tmp_path, monkeypatch, ahead_s):
+    """Ticks come each quarter of a second: on a link that is promised to the full, who was told so
+    late missed its deadline, and others after it."""
+    loop = VirtualLoop()
+    told_s = []
+
+    async def scenario():
+        service = Service(settings("weir"), Store(f"sqlite:///{tmp_path / 'calendar.db'}"))
+        await service.start()
+        now_ns = service.now_ns()
+        turn_ns = now_ns + int(ahead_s * NS_PER_S)
+        await service.submit(replace(asked("a", 6 * GB), deadline_ns=now_ns + 300 * NS_PER_S))
+        later = replace(asked("b", GB, start_ns=turn_ns), deadline_ns=now_ns + 60 * NS_PER_S)
+        await service.submit(later)
+        while not service.rates["b"]:
+            await asyncio.sleep(0.001)
+        told_s.append((service.now_ns() - turn_ns) / NS_PER_S)
+        await service.stop()
+
+    with Clocks(loop).installed(monkeypatch):
+        loop.run_until_complete(scenario())
+    loop.close()
+    assert 0 <= told_s[0] < 0.03

@@ -115,9 +115,18 @@ class Planner(Trials):
         due = [x for x, due_ns in self._capacity_due_ns.items() if now_ns >= due_ns]
         for link in due:
             self._tell_capacity(outcome, now_ns, link)
-        if due or (self._plans_ahead and now_ns >= self.engine.next_epoch_ns):
+        turn_ns = self.turn_ns
+        if due or (turn_ns is not None and now_ns >= turn_ns):
             self._share_out(outcome, now_ns)
         return self._sealed(outcome)
+
+    @property
+    def turn_ns(self) -> int | None:
+        """When `tick` is next due by a plan that is made ahead; None with the other policies.
+
+        Rates are to change then: on a full link, what is sent later by another one is lost.
+        """
+        return self.engine.next_epoch_ns if self._plans_ahead else None
 
     def _concerned(self, now_ns: int) -> list[Transfer]:
         """Whom the passing of time may concern, in the order of submission."""

@@ -64,7 +64,7 @@ class Taken:
 
 
 class Keeper:
-    """Decides and makes durable. Everything but `clock` belongs to one thread."""
+    """Decides and makes durable. Everything but `clock` and `turn_ns` belongs to one thread."""
 
     def __init__(
         self, settings: Settings, store: Store, metrics: Metrics, source: Source | None = None
@@ -84,6 +84,8 @@ class Keeper:
         self._made: Snapshot | None = None
         self._written_s = 0.0
         self._tended_s = 0.0
+        # When the plan's next turn comes, in calendar time, as of the last commands.
+        self.turn_ns: int | None = None
 
     def take_up(self, lost: set[str]) -> Taken:
         """Takes the plan up where the store has it.
@@ -116,6 +118,7 @@ class Keeper:
             Fenced: another service has taken the store over.
             Problem: nothing was carried out.
         """
+        self.turn_ns = None
         try:
             self._tend()
             taken = self.take_up(lost) if self._planner is None else None
@@ -124,6 +127,7 @@ class Keeper:
             outcomes = [_outcome(command, planner, self.clock.now_ns()) for command in commands]
             self._commit([x for x in outcomes if isinstance(x, Outcome)], self._made)
             self._made = None
+            self.turn_ns = planner.turn_ns
             if self._snapshot_due(planner):
                 self._begin_snapshot(planner)
         except Fenced:

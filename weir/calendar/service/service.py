@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import math
 import threading
 import time
 from collections import Counter, defaultdict
@@ -51,6 +52,8 @@ log = logging.getLogger(__name__)
 Found = TypeVar("Found")
 
 TICK_S = 0.25
+# So much lies between a tick and a turn of the plan, or two of these: each is a commit.
+TURN_LEAST_S = 0.02
 CHECKPOINT_S = 1.0
 # Without a tick made durable for so long the service is not healthy.
 HEALTH_S = 5.0
@@ -111,6 +114,8 @@ class Service:
         # By how much the wall clock is ahead where that is to be followed.
         self._ahead_ns: int | None = None
         self._ticked_s = 0.0
+        # Commands were carried out since it was last looked when the plan's next turn comes.
+        self._moved = asyncio.Event()
         self._trouble: tuple[str, float] = ("", 0.0)
         # The newest transfers in whatever state, oldest first, and whether there are older ones.
         self._recent: dict[str, Transfer] = {}
@@ -586,6 +591,7 @@ class Service:
                 _fail(future, outcome)
             elif not future.done():
                 future.set_result(outcome.answer)
+        self._moved.set()
         making = self._keeper.to_make()
         if making is not None:
             self._scribing = asyncio.create_task(self._make(making), name="weir-scribe")
@@ -760,12 +766,11 @@ class Service:
     async def _tick_forever(self) -> None:
         epoch_ns = self.settings.epoch.ns
         next_epoch_s = time.monotonic() + epoch_ns / NS_PER_S
+        tick_s = time.monotonic() + TICK_S
         while True:
-            await asyncio.sleep(TICK_S)
-            self.hub.keep(self.knows)
-            self.registry.keep(self.knows)
-            commands = self._due_commands()
-            if time.monotonic() >= next_epoch_s:
+            is_turn = await self._turn_before(tick_s)
+            commands: list[Command] = [_tick] if is_turn else self._due_commands()
+            if not is_turn and time.monotonic() >= next_epoch_s:
                 next_epoch_s = time.monotonic() + epoch_ns / NS_PER_S
                 commands.append(lambda planner, now: planner.epoch(now))
             try:
@@ -775,6 +780,26 @@ class Service:
                 self._trouble = ("", 0.0)
             except Problem as problem:
                 self._complain(problem.detail)
+            if not is_turn:
+                tick_s = time.monotonic() + TICK_S
+
+    async def _turn_before(self, tick_s: float) -> bool:
+        """Waits for the next turn of the plan, or until then if that is sooner; whether it came.
+
+        A turn that comes late is lost where links are promised to the full.
+        """
+        least_s = time.monotonic() + TURN_LEAST_S
+        while True:
+            self._moved.clear()
+            turn_ns, now_s = self._keeper.turn_ns, time.monotonic()
+            ahead_s = math.inf if turn_ns is None else (turn_ns - self.now_ns()) / NS_PER_S
+            turn_s = max(least_s, now_s + ahead_s)
+            due_s = min(turn_s, tick_s)
+            if now_s >= due_s:
+                return turn_s < tick_s
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(due_s - now_s):
+                    await self._moved.wait()
 
     def _due_commands(self) -> list[Command]:
         """What a tick brings: hosts lost and back, the clock's steps, and the passing of time."""
@@ -789,7 +814,7 @@ class Service:
         change = self._keeper.clock.observe()
         if change is not None:
             commands.append(self._told(change))
-        commands.append(lambda planner, now: planner.tick(now))
+        commands.append(_tick)
         return commands
 
     def _told(self, change: ClockChange) -> Command:
@@ -821,6 +846,10 @@ class Service:
     def _hosts(self) -> set[str]:
         """Every host that an active transfer needs."""
         return {host for host, count in self._needed.items() if count}
+
+
+def _tick(planner: Planner, now_ns: int) -> Outcome:
+    return planner.tick(now_ns)
 
 
 def _has_left(before: Transfer, now: Transfer) -> bool:
