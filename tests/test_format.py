@@ -2,7 +2,7 @@
 
 import pytest
 
-from weir.format import mbit_s, rate, size
+from weir.format import counted, mbit_s, rate, size
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,7 @@ def test_no_rate_is_shown_as_nothing(rate_bps, text):
 )
 def test_rates_and_amounts_have_three_figures(written, text):
     assert written == text
+
+
+def test_one_thing_is_not_told_as_several():
+    assert [counted(count, "file") for count in (0, 1, 2)] == ["0 files", "1 file", "2 files"]

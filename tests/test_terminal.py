@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rig import WEIR
 
-from weir.terminal import Column, Table, console
+from weir.terminal import Column, Table, beside, console
 
 STUDY = [WEIR, "calendar", "study", "--requests", "50", "--policy", "fixed", "--policy", "weir"]
 
@@ -98,6 +98,18 @@ def test_words_go_on_in_the_next_line_of_a_terminal_only():
     lines = printed(table, 40)
     assert len(lines) > 3
     assert "".join(lines).count("many") == 10
+
+
+def test_a_text_beside_its_head_breaks_between_words_and_goes_on_below_itself(monkeypatch):
+    text = "a lab of real-time links, and weir observe fabric --files, classify and analyse"
+    assert beside("head  ", text) == f"head  {text}"
+    monkeypatch.setattr("sys.stdout", Tty())
+    monkeypatch.setenv("COLUMNS", "40")
+    first, *rest = beside("head  ", text).splitlines()
+    assert first.startswith("head  a lab") and rest
+    assert len(first) <= 40
+    assert all(line.startswith("      ") and len(line) <= 40 for line in rest)
+    assert " ".join([first.removeprefix("head  "), *map(str.strip, rest)]) == text
 
 
 def test_a_name_neither_styles_nor_breaks_a_table():

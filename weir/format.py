@@ -29,6 +29,11 @@ def _scaled(value: float, units: tuple[str, ...]) -> str:
     return f"{value / 1000:.3g} {units[-1]}"
 
 
+def counted(count: int, what: str) -> str:
+    """A number of things of one kind: "1 file", "3 files"."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
 def delay(seconds: float) -> str:
     """A propagation delay: "22 ms"."""
     return f"{seconds * 1e3:.3g} ms"

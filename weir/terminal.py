@@ -8,6 +8,7 @@ No cell is ever cut: a column that has no room is left out as a whole, and named
 """
 
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TextIO
@@ -30,6 +31,16 @@ def console(stream: TextIO | None = None) -> Console:
     stream = stream or sys.stdout
     width = None if stream.isatty() else _BOUNDLESS
     return Console(file=stream, width=width, highlight=False, markup=False)
+
+
+def beside(head: str, text: str) -> str:
+    """A text right of its head; in a narrow terminal it goes on below its own beginning."""
+    width = console().width
+    if width == _BOUNDLESS:
+        return f"{head}{text}"
+    room = max(width - cell_len(head), _FOLDED)
+    folded = textwrap.wrap(text, room, break_on_hyphens=False)
+    return head + f"\n{' ' * cell_len(head)}".join(folded)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,18 @@ SUMMARY = "how good the recogniser is, on simulated paths or on recordings"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments."""
-    parser.add_argument("--recogniser", type=Path, metavar="FILE", help="the one that ships")
+    parser.add_argument(
+        "--recogniser", type=Path, metavar="FILE", help="which (default: the one that ships)"
+    )
     parser.add_argument(
         "--count", type=int, metavar="N", help="recordings of the grid (1102; 384 with --kinds)"
     )
     parser.add_argument(
         "--seed", type=int, metavar="N", help="seed of the grid (1; 12 with --kinds)"
     )
-    parser.add_argument("--folder", type=Path, metavar="DIR", help="keeps it (out/recognition)")
+    parser.add_argument(
+        "--folder", type=Path, metavar="DIR", help="keeps the grid (out/recognition)"
+    )
     parser.add_argument(
         "--recordings",
         type=Path,

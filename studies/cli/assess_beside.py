@@ -11,7 +11,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "runs", type=int, nargs="?", default=10, metavar="RUNS", help="runs of each case (10)"
     )
-    parser.add_argument("--recogniser", type=Path, metavar="FILE", help="the one that ships")
+    parser.add_argument(
+        "--recogniser", type=Path, metavar="FILE", help="which (default: the one that ships)"
+    )
     parser.add_argument(
         "--begin",
         action="store_true",

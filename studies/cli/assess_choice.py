@@ -14,7 +14,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "count", type=int, nargs="?", default=120, metavar="N", help="paths and backgrounds (120)"
     )
-    parser.add_argument("--table", type=Path, metavar="FILE", help="the one that ships")
+    parser.add_argument(
+        "--table", type=Path, metavar="FILE", help="which (default: the one that ships)"
+    )
     parser.add_argument(
         "--seed", type=int, default=1, metavar="N", help="by which they are drawn (1)"
     )

@@ -10,7 +10,9 @@ SUMMARY = "what learning from the simulator, from the kernel, or from both is wo
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments."""
     parser.add_argument("--count", type=int, metavar="N", help="recordings of the grid (1102)")
-    parser.add_argument("--folder", type=Path, metavar="DIR", help="keeps it (out/recognition)")
+    parser.add_argument(
+        "--folder", type=Path, metavar="DIR", help="keeps the grid (out/recognition)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -10,9 +10,15 @@ SUMMARY = "what the recogniser makes of paths and backgrounds that it never lear
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments."""
-    parser.add_argument("--count", type=int, default=100, help="windows of each idle path (100)")
-    parser.add_argument("--paths", type=int, default=20, help="paths of each stream (20)")
-    parser.add_argument("--recogniser", type=Path, metavar="FILE", help="the one that ships")
+    parser.add_argument(
+        "--count", type=int, default=100, metavar="N", help="windows of each idle path (100)"
+    )
+    parser.add_argument(
+        "--paths", type=int, default=20, metavar="N", help="paths of each stream (20)"
+    )
+    parser.add_argument(
+        "--recogniser", type=Path, metavar="FILE", help="which (default: the one that ships)"
+    )
     parser.add_argument(
         "--beyond",
         type=int,
@@ -22,7 +28,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seed", type=int, default=2, metavar="N", help="seed of the grid (2; it learned from 1)"
     )
-    parser.add_argument("--folder", type=Path, metavar="DIR", help="keeps it (out/recognition)")
+    parser.add_argument(
+        "--folder", type=Path, metavar="DIR", help="keeps the grid (out/recognition)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -8,7 +8,9 @@ SUMMARY = "published results, run again and shown beside what was printed"
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments."""
     parser.epilog = "exit code 1 if a result differs from what was published."
-    parser.add_argument("id", nargs="*", help="tables and figures to run; all by default")
+    parser.add_argument(
+        "id", nargs="*", metavar="ID", help="tables and figures to run (default: all)"
+    )
     parser.add_argument(
         "--list", action="store_true", help="list what is known of each and run none"
     )
@@ -20,10 +22,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--scheduler", metavar="URL", help="a Dask cluster's address: tcp://HOST:PORT"
     )
     parser.add_argument(
-        "--workers", metavar="N", type=int, help="worker processes; one a core by default"
+        "--workers", metavar="N", type=int, help="worker processes (default: one a core)"
     )
     parser.add_argument(
-        "--cache", metavar="DIR", help="where results are kept; ~/.cache/weir/reproduce"
+        "--cache", metavar="DIR", help="where results are kept (default: ~/.cache/weir/reproduce)"
     )
     parser.add_argument(
         "--out", metavar="DIR", default="out/reproduce", help="folder for results and plots"

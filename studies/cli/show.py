@@ -12,7 +12,7 @@ SUMMARY = "what a file of recordings holds"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments."""
-    parser.add_argument("file", type=Path, metavar="FILE")
+    parser.add_argument("file", type=Path, metavar="FILE", help="recordings (.npz)")
     parser.add_argument(
         "--plot", type=Path, metavar="DIR", help="also a picture (SVG) of each class"
     )

@@ -226,5 +226,5 @@ def test_a_near_path_is_sent_over_as_ever(tmp_path, capsys):
         place = "{}:{}/copy".format(*server.address)
         assert main(["send", str(source), place, "--insecure"]) == 0
     told = capsys.readouterr().err
-    assert told.startswith("sent: 1 files, 160 MB in ") and "cubic" not in told
+    assert told.startswith("sent: 1 file, 160 MB in ") and "cubic" not in told
     assert (tmp_path / "root" / "copy").read_bytes() == source.read_bytes()

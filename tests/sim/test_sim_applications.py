@@ -1,6 +1,7 @@
 """Applications of scenario files in the simulator, and runs under several seeds."""
 
 import json
+import re
 import statistics
 from pathlib import Path
 
@@ -114,6 +115,9 @@ def test_the_home_of_the_scenarios_runs(capsys):
     shown = capsys.readouterr().out
     assert "page load p50" in shown
     assert "message delay p99" in shown
+    # A value stands before its unit.
+    assert re.search(r"page load p50 [\d.]+ ms, page load p99 [\d.]+ ms$", shown, re.M)
+    assert re.search(r"video rate [\d.]+ Mbit/s, .* stalled \d\S* s$", shown, re.M)
     assert "WARNING" not in shown
 
 

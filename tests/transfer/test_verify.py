@@ -209,6 +209,21 @@ def test_it_ends_at_ctrl_c(tmp_path):
         assert process.wait(PATIENCE_S) == 130
 
 
+def test_what_is_compared_with_itself_is_the_same(tree, served):
+    """However it is named at the second place: itself, or by the folder that it stands in."""
+    _, address = served
+    for top in (tree, f"{address}/tree"):
+        for first, second in (
+            (f"{top}/of-1", f"{top}/of-1"),
+            (f"{top}/of-1", top),
+            (f"{top}/of-1", f"{top}/"),
+            (f"{top}/deep", top),
+            (f"{top}/deep/", f"{top}/deep"),
+            (top, top),
+        ):
+            assert told(first, second) == [], (first, second)
+
+
 def test_a_single_link_is_the_same_under_any_name(served, tmp_path):
     copy, address = served
     link = tmp_path / "link"

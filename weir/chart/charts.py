@@ -18,6 +18,7 @@ _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#
 _LABEL_GAP = 16
 _BOX, _BOX_STEP, _CELL = 14, 22, 46
 _LETTER = 8  # at most, of a word's width
+_NAMES_FROM = 18  # right of the axes
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,7 @@ def lines(
     shapes += _upright(y_marks, to_y, right, y)
     shapes.append(svg.text((_LEFT + right) / 2, _HEIGHT - 14, x, "middle"))
     heights = _spread([to_y(one.places[-1][1]) for one in kept])
+    boxes_x = _width(title, [one.name for one in kept])
     for number, (one, height) in enumerate(zip(kept, heights, strict=True)):
         colour = _COLOURS[number % len(_COLOURS)]
         shapes.append(_curve(one, to_x, to_y, colour))
@@ -73,13 +75,14 @@ def lines(
             f'<path d="M{end[0] + 4:.1f} {end[1]:.1f}L{right + 14} {height:.1f}" '
             f'stroke="{colour}" stroke-opacity="0.5"/>'
         )
-        shapes.append(svg.text(right + 18, height + 4, one.name, "start", f'fill="{colour}"'))
+        name_x = right + _NAMES_FROM
+        shapes.append(svg.text(name_x, height + 4, one.name, "start", f'fill="{colour}"'))
         if with_boxes:
-            at = _WIDTH + (number + 0.5) * _BOX_STEP
+            at = boxes_x + (number + 0.5) * _BOX_STEP
             shapes.append(_box([value for _, value, _ in one.places], at, to_y, colour, one.name))
-    width = _WIDTH + (len(kept) * _BOX_STEP + _BOX_STEP / 2 if with_boxes else 0)
+    width = boxes_x + (len(kept) * _BOX_STEP + _BOX_STEP / 2 if with_boxes else 0)
     if with_boxes:
-        shapes.append(svg.text((_WIDTH + width) / 2, floor + 18, "all", "middle"))
+        shapes.append(svg.text((boxes_x + width) / 2, floor + 18, "all", "middle"))
     with files.whole(path) as partial:
         partial.write_text(svg.image(width, _HEIGHT, shapes, font_px=13))
 
@@ -120,9 +123,10 @@ def boxes(
     for number, name in enumerate(series):
         colour = _COLOURS[number % len(_COLOURS)]
         height = _TOP + 8 + number * _LABEL_GAP
-        shapes.append(svg.text(right + 18, height, name, "start", f'fill="{colour}"'))
+        name_x = right + _NAMES_FROM
+        shapes.append(svg.text(name_x, height, name, "start", f'fill="{colour}"'))
     with files.whole(path) as partial:
-        partial.write_text(svg.image(_WIDTH, _HEIGHT, shapes, font_px=13))
+        partial.write_text(svg.image(_width(title, [*series]), _HEIGHT, shapes, font_px=13))
 
 
 def tables(path: Path, title: str, drawn: Sequence[Table]) -> None:
@@ -158,6 +162,12 @@ def _table(table: Table, left: float, top: float, cell: float) -> Iterator[str]:
             )
             ink = 'fill="#fff"' if share > 0.5 else 'fill="#222"'
             yield svg.text(x + cell / 2, middle + 4, f"{count}", "middle", ink)
+
+
+def _width(title: str, names: Sequence[str]) -> float:
+    """How wide a picture is that holds its title, and the names right of its axes, uncut."""
+    named = _WIDTH - _RIGHT + _NAMES_FROM + _LETTER * max(map(len, names))
+    return max(_WIDTH, named, _LEFT + _LETTER * len(title))
 
 
 def _upright(

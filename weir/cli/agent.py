@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from weir import Bytes, kernel_controls
 from weir.calendar.lanes import LANES_MAX
-from weir.cli.calendar_client import option
+from weir.cli.parser import option
 from weir.errors import BadInput, WeirError
 from weir.home import expanded
 from weir.listener import port_of
@@ -24,14 +24,20 @@ if TYPE_CHECKING:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments."""
-    parser.add_argument("--calendar", metavar="URL", help="default: $WEIR_CALENDAR_URL")
+    parser.add_argument(
+        "--calendar", metavar="URL", help="its address (default: $WEIR_CALENDAR_URL)"
+    )
     token = parser.add_mutually_exclusive_group()
     token.add_argument("--token-file", type=Path, metavar="FILE", help="a file with the token")
-    token.add_argument("--token", help="default: $WEIR_CALENDAR_TOKEN")
-    parser.add_argument("--host", required=True, help="this host's name in the network file")
+    token.add_argument("--token", help="the token itself (default: $WEIR_CALENDAR_TOKEN)")
+    parser.add_argument(
+        "--host", required=True, metavar="NAME", help="this host's name in the network file"
+    )
     parser.add_argument("-v", "--verbose", action="store_true", help="say what is going on")
     mover = parser.add_argument_group("on a host with files")
-    mover.add_argument("--root", type=Path, help="the directory that paths are below")
+    mover.add_argument(
+        "--root", type=Path, metavar="DIR", help="the directory that paths are below"
+    )
     mover.add_argument("--data-listen", metavar="ADDR:PORT", help="receive files there")
     mover.add_argument(
         "--data-ports",
@@ -44,11 +50,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--advertise", metavar="ADDR:PORT", help="where others reach it, if not the same"
     )
     security = mover.add_mutually_exclusive_group()
-    security.add_argument("--keys", type=Path, help="key directory (see: weir keys)")
+    security.add_argument("--keys", type=Path, metavar="DIR", help="key directory (see: weir keys)")
     security.add_argument("--insecure", action="store_true", help="no TLS, no authentication")
-    mover.add_argument("--streams", type=int, default=1, help="connections per transfer")
     mover.add_argument(
-        "--cca", help="congestion control; auto: chosen for each transfer by who is on its path"
+        "--streams", type=int, default=1, metavar="N", help="connections per transfer"
+    )
+    mover.add_argument(
+        "--cca",
+        metavar="NAME",
+        help="congestion control; auto: chosen for each transfer by who is on its path",
     )
     mover.add_argument(
         "--spare-cca",

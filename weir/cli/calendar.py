@@ -10,7 +10,8 @@ from weir import Bytes, Time
 from weir._core import calendar_policies
 from weir.calendar.planning.split import words
 from weir.cli import calendar_elephant, calendar_link, calendar_study, calendar_submit, output, why
-from weir.cli.calendar_client import client_options, opened, option
+from weir.cli.calendar_client import client_options, opened
+from weir.cli.parser import option
 from weir.errors import BadInput
 from weir.format import mbit_s
 from weir.home import below
@@ -18,6 +19,7 @@ from weir.home import below
 # Ranks of the columns that a narrow terminal drops, the highest first.
 _RANKS = {"size": 3, "done": 2, "rate": 2, "slack": 2, "from": 3, "address": 2, "direction": 2}
 POLICIES = calendar_policies()
+_STATE = "~/.local/state/weir"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -28,17 +30,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
     submit = commands.add_parser("submit", help=calendar_submit.SUMMARY)
     calendar_submit.configure(submit)
     for name, summary in (("show", "one transfer in full"), ("cancel", "give a transfer up")):
-        command = commands.add_parser(name, help=summary, description=summary)
-        command.add_argument("id")
+        command = commands.add_parser(name, help=summary)
+        command.add_argument("id", help="the transfer's")
         client_options(command)
         command.set_defaults(action=_show if name == "show" else _cancel)
     _configure_wait(commands)
     command = commands.add_parser("list", help="transfers, newest first")
-    command.add_argument("--state", default="all", help="active, finished, all, or one state")
-    command.add_argument("--limit", type=int, default=50, help="how many at most (default 50)")
+    command.add_argument(
+        "--state",
+        default="all",
+        metavar="STATE",
+        help="active, finished, all (default), or one state",
+    )
+    command.add_argument("--limit", type=int, default=50, metavar="N", help="how many at most")
     client_options(command)
     command.set_defaults(action=_list)
-    command = commands.add_parser("why", help=why.SUMMARY, description=why.SUMMARY)
+    command = commands.add_parser("why", help=why.SUMMARY)
     why.configure(command)
     command.set_defaults(action=why.run)
     command = commands.add_parser("network", help="links and what is on them")
@@ -49,12 +56,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     elephant = commands.add_parser("elephant", help=calendar_elephant.SUMMARY)
     calendar_elephant.configure(elephant)
     command = commands.add_parser("events", help="follow what happens until Ctrl-C")
-    command.add_argument("--after", type=int, help="first everything after this event number")
-    command.add_argument("--count", type=int, help="end after so many events")
+    command.add_argument(
+        "--after", type=int, metavar="N", help="first everything after event number N"
+    )
+    command.add_argument("--count", type=int, metavar="N", help="end after N events")
     client_options(command)
     command.set_defaults(action=_events)
     summary = "compare policies on random requests, by simulation"
-    calendar_study.configure(commands.add_parser("study", help=summary, description=summary))
+    calendar_study.configure(commands.add_parser("study", help=summary))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -66,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
 
 def state_directory() -> Path:
     """Where a calendar keeps its store and tokens unless told otherwise."""
-    return below("XDG_STATE_HOME", ".local/state") / "weir"
+    return below("XDG_STATE_HOME", ".local/state") / "weir"  # told as _STATE
 
 
 # --- the operator's side ---
@@ -74,23 +83,48 @@ def state_directory() -> Path:
 
 def _configure_serve(commands: Any) -> None:
     command = commands.add_parser("serve", help="run the calendar")
-    command.add_argument("--network", required=True, type=Path, help="TOML or JSON file")
-    command.add_argument("--store", help="sqlite:///FILE or postgresql://USER@HOST/DATABASE")
-    command.add_argument("--tokens", type=Path, help="token file (see: weir calendar token)")
-    command.add_argument("--listen", default="127.0.0.1:8470", help="ADDR:PORT")
+    command.add_argument(
+        "--network",
+        required=True,
+        type=Path,
+        metavar="FILE",
+        help="hosts, links and what they carry (TOML or JSON; docs/calendar.md)",
+    )
+    command.add_argument(
+        "--store",
+        metavar="URL",
+        help="sqlite:///FILE or postgresql://USER@HOST/DATABASE (default: calendar.db in "
+        f"{_STATE})",
+    )
+    _tokens(command)
+    command.add_argument(
+        "--listen", default="127.0.0.1:8470", metavar="ADDR:PORT", help="where to listen"
+    )
     command.add_argument(
         "--policy",
+        metavar="NAME",
         help=f"{' '.join(POLICIES)} (default: the one that the store has, else weir)",
     )
-    command.add_argument("--epoch", default="180 s", help="how often free capacity is shared out")
     command.add_argument(
-        "--margin", default="1 s", help="plan to be done this long before each deadline"
+        "--epoch", default="180 s", metavar="TIME", help="how often free capacity is shared out"
     )
     command.add_argument(
-        "--offer", default="60 s", help="how long a refusal's earliest deadline can be asked for"
+        "--margin",
+        default="1 s",
+        metavar="TIME",
+        help="plan to be done this long before each deadline",
     )
     command.add_argument(
-        "--hold", default="60 s", help="how long of that its room is kept from others (0 s: not)"
+        "--offer",
+        default="60 s",
+        metavar="TIME",
+        help="how long a refusal's earliest deadline can be asked for",
+    )
+    command.add_argument(
+        "--hold",
+        default="60 s",
+        metavar="TIME",
+        help="how long of that its room is kept from others; 0 s: not at all",
     )
     command.add_argument(
         "--spare",
@@ -160,18 +194,31 @@ def _configure_token(commands: Any) -> None:
     token = commands.add_parser("token", help="who may use the calendar")
     actions = token.add_subparsers(metavar="ACTION", required=True)
     create = actions.add_parser("create", help="make a token and print it, once")
-    create.add_argument("name")
-    create.add_argument("--role", required=True, help="read, submit, agent or admin")
-    create.add_argument("--host", help="the only host that an agent's token may speak for")
+    create.add_argument("name", help="who will hold it: transfers are told as this owner's")
+    create.add_argument(
+        "--role", required=True, metavar="ROLE", help="read, submit, agent or admin"
+    )
+    create.add_argument(
+        "--host", metavar="NAME", help="the only host that an agent's token may speak for"
+    )
     create.set_defaults(action=_token_create)
     revoke = actions.add_parser("revoke", help="make a token worthless, at once")
-    revoke.add_argument("name")
+    revoke.add_argument("name", help="as it was made for")
     revoke.set_defaults(action=_token_revoke)
     listing = actions.add_parser("list", help="names and roles")
     listing.set_defaults(action=_token_list)
     for action in (create, revoke, listing):
-        action.add_argument("--tokens", type=Path, help="token file")
-        action.add_argument("--json", action="store_true")
+        _tokens(action)
+        action.add_argument("--json", action="store_true", help="print JSON for machines")
+
+
+def _tokens(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--tokens",
+        type=Path,
+        metavar="FILE",
+        help=f"the service's token file (default: tokens.json in {_STATE})",
+    )
 
 
 def _token_file(args: argparse.Namespace) -> Any:
@@ -207,8 +254,8 @@ def _token_list(args: argparse.Namespace) -> int:
 
 def _configure_wait(commands: Any) -> None:
     summary = "wait until a transfer is over; the exit code says how it ended"
-    command = commands.add_parser("wait", help=summary, description=summary)
-    command.add_argument("id")
+    command = commands.add_parser("wait", help=summary)
+    command.add_argument("id", help="the transfer's")
     command.add_argument("--timeout", metavar="TIME", help="give up after (default: never)")
     command.add_argument(
         "--answer", action="store_true", help="only until it is answered, if it waits for that"

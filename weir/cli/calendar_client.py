@@ -1,24 +1,19 @@
 """What every command that asks a calendar has: its options, and a client made of them."""
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
-
-from weir.errors import BadInput
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from weir.calendar.client import CalendarClient
 
-_Read = TypeVar("_Read")
-
 
 def client_options(command: argparse.ArgumentParser) -> None:
     """Adds which calendar is asked, with which token, and how the answer is printed."""
-    command.add_argument("--url", help="default: $WEIR_CALENDAR_URL")
+    command.add_argument("--url", help="the calendar's address (default: $WEIR_CALENDAR_URL)")
     token = command.add_mutually_exclusive_group()
     token.add_argument("--token-file", type=Path, metavar="FILE", help="a file with the token")
-    token.add_argument("--token", help="default: $WEIR_CALENDAR_TOKEN")
+    token.add_argument("--token", help="the token itself (default: $WEIR_CALENDAR_TOKEN)")
     command.add_argument("--json", action="store_true", help="print JSON for machines")
 
 
@@ -29,11 +24,3 @@ def opened(args: argparse.Namespace) -> "CalendarClient":
     return CalendarClient.from_environment(
         args.url, args.token, args.token_file, for_people=not args.json
     )
-
-
-def option(kind: Callable[[str], _Read], text: str, name: str) -> _Read:
-    """What an option's text says; raises `BadInput` naming the option."""
-    try:
-        return kind(text)
-    except BadInput as error:
-        raise BadInput(f"{name}: {error}") from None

@@ -7,7 +7,8 @@ from typing import Any
 
 from weir import Bytes, Rate, Time
 from weir.cli import output
-from weir.cli.calendar_client import client_options, opened, option
+from weir.cli.calendar_client import client_options, opened
+from weir.cli.parser import option
 from weir.format import size
 from weir.terminal import Column, Table, console
 
@@ -20,19 +21,23 @@ def configure(command: argparse.ArgumentParser) -> None:
     adding = _action(actions, "add", "tell of a flow; prints its id", _add)
     adding.add_argument("source", help="the host that it comes from")
     adding.add_argument("destination", help="the host that it goes to")
-    adding.add_argument("--port", type=int, help="the destination's port (default: any)")
-    adding.add_argument("--source-port", type=int, help="the source's port (default: any)")
-    adding.add_argument("--protocol", default="tcp", choices=("tcp", "udp"))
+    adding.add_argument(
+        "--port", type=int, metavar="N", help="the destination's port (default: any)"
+    )
+    adding.add_argument(
+        "--source-port", type=int, metavar="N", help="the source's port (default: any)"
+    )
+    adding.add_argument("--protocol", default="tcp", choices=("tcp", "udp"), help="the flow's")
     adding.add_argument("--size", help="how much it will send, if that is known")
     adding.add_argument("--rate-max", metavar="RATE", help="the most that its ends can do")
     adding.add_argument("--for", dest="lasts", metavar="TIME", help='over after so long: "2 h"')
     _action(actions, "list", "those that are told of, and those that were found", _list)
-    removing = _action(actions, "remove", "it is over", _remove)
-    removing.add_argument("id")
+    removing = _action(actions, "remove", "say that one is over", _remove)
+    removing.add_argument("id", help="that `add` printed")
 
 
 def _action(actions: Any, name: str, summary: str, act: Callable[..., int]) -> Any:
-    command = actions.add_parser(name, help=summary, description=summary)
+    command = actions.add_parser(name, help=summary)
     client_options(command)
     command.set_defaults(action=act)
     return command

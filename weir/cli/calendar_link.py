@@ -10,7 +10,8 @@ from typing import Any
 
 from weir import Rate
 from weir.cli import output
-from weir.cli.calendar_client import client_options, opened, option
+from weir.cli.calendar_client import client_options, opened
+from weir.cli.parser import option
 from weir.errors import BadInput
 from weir.format import mbit_s
 
@@ -22,9 +23,15 @@ def configure(command: argparse.ArgumentParser) -> None:
     """Adds the subcommands."""
     actions = command.add_subparsers(metavar="ACTION", required=True)
     adding = _action(actions, "set", "add an entry to a link's timetable", _set)
-    adding.add_argument("--capacity", required=True, help='"4 Gbit/s"; "0 bit/s": maintenance')
-    adding.add_argument("--from", dest="start", help='"22:00" or RFC 3339; default: now')
-    adding.add_argument("--to", dest="until", required=True, help='"06:00", "+2 h" or RFC 3339')
+    adding.add_argument(
+        "--capacity", required=True, metavar="R", help='"4 Gbit/s"; "0 bit/s": maintenance'
+    )
+    adding.add_argument(
+        "--from", dest="start", metavar="TIME", help='"22:00" or RFC 3339 (default: now)'
+    )
+    adding.add_argument(
+        "--to", dest="until", required=True, metavar="TIME", help='"06:00", "+2 h" or RFC 3339'
+    )
     adding.add_argument("--daily", action="store_true", help="every day between these times")
     adding.add_argument("--zone", help="whose clocks --daily means (default: this machine's)")
     _action(actions, "list", "what a link carries when", _list)
@@ -34,7 +41,7 @@ def configure(command: argparse.ArgumentParser) -> None:
 
 
 def _action(actions: Any, name: str, summary: str, act: Callable[..., int]) -> Any:
-    command = actions.add_parser(name, help=summary, description=summary)
+    command = actions.add_parser(name, help=summary)
     command.add_argument("link", help="a link's name; that of two directions means both")
     client_options(command)
     command.set_defaults(action=act)

@@ -6,6 +6,7 @@ from typing import Any
 
 from weir._core import CalendarFigures, estimate
 from weir.cli import output
+from weir.cli.parser import option
 
 _FIGURES = (
     "success",
@@ -26,16 +27,28 @@ def configure(command: argparse.ArgumentParser) -> None:
         default="g-scale",
         help="g-scale, a topohub key, or a .json/.toml file",
     )
-    command.add_argument("--policy", action="append", help="repeat; all of them by default")
     command.add_argument(
-        "--rate", action="append", type=float, help="requests per second; repeat (default 0.4)"
+        "--policy", action="append", metavar="NAME", help="repeat it for several (default: all)"
     )
     command.add_argument(
-        "--requests", type=int, default=30_000, help="requests in a run (default 30000)"
+        "--rate",
+        action="append",
+        type=float,
+        metavar="N",
+        help="requests per second; repeat it for several (default 0.4)",
     )
-    command.add_argument("--seeds", type=int, default=1, help="runs of each, seeds 1 to this")
-    command.add_argument("--epoch", default="180 s", help="time between redistributions")
-    command.add_argument("--ahead", default="0 s", help="how far ahead requests come, in the mean")
+    command.add_argument(
+        "--requests", type=int, default=30_000, metavar="N", help="requests in a run"
+    )
+    command.add_argument(
+        "--seeds", type=int, default=1, metavar="N", help="runs of each, by seeds 1 to N"
+    )
+    command.add_argument(
+        "--epoch", default="180 s", metavar="TIME", help="time between redistributions"
+    )
+    command.add_argument(
+        "--ahead", default="0 s", metavar="TIME", help="how far ahead requests come, in the mean"
+    )
     command.add_argument(
         "--published-clock", action="store_true", help="time as in the published simulator"
     )
@@ -56,7 +69,8 @@ def run(args: argparse.Namespace) -> int:
     from weir.calendar.study import run as run_study
 
     network = named_network(args.network)
-    epoch_s, ahead_s = (Time(text).ns / 1e9 for text in (args.epoch, args.ahead))
+    epoch_s = option(Time, args.epoch, "--epoch").ns / 1e9
+    ahead_s = option(Time, args.ahead, "--ahead").ns / 1e9
     rows = []
     for rate in args.rate or [0.4]:
         load = Load(rate, args.requests, ahead_s=ahead_s)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from weir import Bytes, Rate, Time
 from weir.calendar.records import ACTIVE
-from weir.cli.calendar_client import client_options, opened, option
+from weir.cli.calendar_client import client_options, opened
+from weir.cli.parser import option
 from weir.errors import BadInput, Refused, Unavailable, WeirError
 from weir.format import mbit_s
 
@@ -21,17 +22,29 @@ HOLD = "60 s"
 
 def configure(command: argparse.ArgumentParser) -> None:
     """Adds the arguments."""
-    command.add_argument("source", metavar="HOST:PATH", help="below the agent's root there")
-    command.add_argument("destination", metavar="HOST:PATH")
+    command.add_argument(
+        "source", metavar="FROM_HOST:PATH", help="a file or folder, below the agent's root there"
+    )
+    command.add_argument("destination", metavar="TO_HOST:PATH", help="where it is to be, likewise")
     times = command.add_mutually_exclusive_group(required=True)
-    times.add_argument("--by", help='"+90 s", "06:00" (the next one here), or RFC 3339')
-    times.add_argument("--window", help='not before and by: "22:00-06:00", or FROM/UNTIL')
-    command.add_argument("--start", help='not before: "02:00", "+1 h" or RFC 3339')
+    times.add_argument(
+        "--by", metavar="DEADLINE", help='"+90 s", "06:00" (the next one here), or RFC 3339'
+    )
+    times.add_argument(
+        "--window", metavar="TIMES", help='not before and by: "22:00-06:00", or FROM/UNTIL'
+    )
+    command.add_argument("--start", metavar="TIME", help='not before: "02:00", "+1 h" or RFC 3339')
     command.add_argument("--every", metavar="PERIOD", help='again: day, week or "6 h"')
     command.add_argument("--times", type=int, metavar="N", help="how often in all")
-    command.add_argument("--size", help='"5 GB"; default: ask the agent on the source host')
-    command.add_argument("--least", help='take a part of it if no less than this: "3 GB"')
-    command.add_argument("--weight", type=int, help="how much it is worth beside others (1)")
+    command.add_argument(
+        "--size", metavar="SIZE", help='"5 GB" (default: what the agent on the source host says)'
+    )
+    command.add_argument(
+        "--least", metavar="SIZE", help='take a part of it if no less than this: "3 GB"'
+    )
+    command.add_argument(
+        "--weight", type=int, metavar="N", help="how much it is worth beside others (1)"
+    )
     command.add_argument(
         "--hold",
         nargs="?",

@@ -11,13 +11,14 @@ from weir.sim.compare import Figure, bars, compare, plot, read
 
 _EPILOG = """\
 A and B are what `weir sim --json` or `weir lab run --json` printed, or the result.json of
-`weir sim --out`. exit codes: 0 done; 2 a file that does not hold such a result."""
+`weir sim --out`.
+
+exit codes: 0 done; 2 a file that does not hold such a result."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments."""
     parser.epilog = _EPILOG
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("a", metavar="A", help="the first result (JSON)")
     parser.add_argument("b", metavar="B", help="the second result (JSON)")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="write an SVG image, too")

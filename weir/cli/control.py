@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from weir import Rate, Time
 from weir.cli.agent import until_told
-from weir.cli.calendar_client import option
+from weir.cli.parser import option
 from weir.errors import BadInput
 from weir.logs import to_stderr
 
@@ -24,9 +24,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the subcommands."""
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     summary = "keep switches at what a calendar allots"
-    serve = commands.add_parser("serve", help=summary, description=summary)
+    serve = commands.add_parser("serve", help=summary)
     serve.add_argument(
-        "--network", type=Path, required=True, metavar="FILE", help="with switches and ports"
+        "--network",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="the network, with its switches and ports",
     )
     serve.add_argument(
         "--listen",
@@ -41,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     serve.add_argument("--calendar", metavar="URL", help="whose promises the switches are to keep")
     token = serve.add_mutually_exclusive_group()
     token.add_argument("--token-file", type=Path, metavar="FILE", help="a file with the token")
-    token.add_argument("--token", help="default: $WEIR_CALENDAR_TOKEN")
+    token.add_argument("--token", help="the token itself (default: $WEIR_CALENDAR_TOKEN)")
     serve.add_argument(
         "--host", metavar="NAME", help="the node that it speaks for (default: the first switch)"
     )

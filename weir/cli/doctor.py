@@ -6,6 +6,7 @@ from dataclasses import asdict
 
 from weir.cli import output
 from weir.doctor import examine
+from weir.terminal import beside
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -21,7 +22,9 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps([asdict(finding) for finding in examine()], indent=2))
         return 0
     for finding in examine():
-        print(f"{'ok     ' if finding.ok else 'MISSING'}  {finding.name:20} {finding.found}")
+        print(
+            beside(f"{'ok     ' if finding.ok else 'MISSING'}  {finding.name:20} ", finding.found)
+        )
         if not finding.ok:
-            print(f"         {'':20} disables: {finding.disables}")
+            print(beside(f"{'':30}disables: ", finding.disables))
     return 0

@@ -2,7 +2,7 @@
 
 import argparse
 
-from weir.cli.transfers import add_options, carry_out, choices
+from weir.cli.transfers import add_options, carry_out, check_direction, choices
 from weir.congestion.options import AUTO
 from weir.errors import BadInput
 from weir.transfer import Transfer
@@ -27,6 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Fetches; the exit code is that of `weir.errors`."""
+    check_direction([args.destination], args.source, "send")
     if args.cca == AUTO:
         raise BadInput("--cca auto is for weir send: it is the sending host that chooses")
     if args.streams == AUTO:

@@ -13,14 +13,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     init = actions.add_parser("init", help="create an authority, a server's and a client's keys")
-    init.add_argument("directory", nargs="?", default=str(DEFAULT_KEYS))
+    init.add_argument("directory", nargs="?", default=str(DEFAULT_KEYS), help="where to put them")
     issue = actions.add_parser("issue", help="issue keys for one more host into DIRECTORY")
     issue.add_argument("name", help="who will hold them, such as a host's name")
     issue.add_argument("directory", help="where to put them; copy it to that host")
-    issue.add_argument("--authority", metavar="DIR", default=str(DEFAULT_KEYS))
+    issue.add_argument(
+        "--authority",
+        metavar="DIR",
+        default=str(DEFAULT_KEYS),
+        help="where `weir keys init` put it",
+    )
     issue.add_argument("--server", action="store_true", help="keys for `weir serve`")
     show = actions.add_parser("show", help="show whose keys are in DIRECTORY and when they expire")
-    show.add_argument("directory", nargs="?", default=str(DEFAULT_KEYS))
+    show.add_argument("directory", nargs="?", default=str(DEFAULT_KEYS), help="key directory")
     revoke = actions.add_parser("revoke", help="make a certificate worthless")
     revoke.add_argument("holder", help="the name or serial number that `weir keys show` prints")
     revoke.add_argument(

@@ -16,14 +16,15 @@ from weir.shipped import scenario
 
 _WATCH_S = 1.0
 _EPILOG = """\
+Scenario files: docs/lab.md.
+
 exit codes: 0 done; 2 a wrong scenario, name or node; 3 this machine cannot (see weir doctor);
-`exec` ends with the code of the command it ran. Scenario files: docs/lab.md."""
+`exec` ends with the code of the command it ran."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the sub-commands."""
     parser.epilog = _EPILOG
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
     up = commands.add_parser("up", help="bring up the lab of a scenario file")
@@ -33,7 +34,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     inside = commands.add_parser("exec", help="run a command inside a node: exec dtn1 -- bash")
     inside.add_argument("node", metavar="NODE", help="a host or router of the lab")
     inside.add_argument(
-        "command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="default: your shell"
+        "command",
+        nargs=argparse.REMAINDER,
+        metavar="-- COMMAND",
+        help="what to run (default: your shell)",
     )
     _add_lab(inside)
     inside.set_defaults(act=_exec)
@@ -53,7 +57,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--share",
         type=float,
         default=1.0,
-        help="part of each link that is the calendar's (default 1)",
+        metavar="PART",
+        help="part of each link that is the calendar's, above 0 and up to 1",
     )
     _add_lab(network)
     network.set_defaults(act=_describe)
@@ -61,14 +66,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     restart = commands.add_parser(
         "restart", help="kill a switch's programs and start new ones, without the rules it had"
     )
-    restart.add_argument("switch", metavar="SWITCH")
+    restart.add_argument("switch", metavar="SWITCH", help="its name")
     _add_lab(restart)
     _add_json(restart)
     restart.set_defaults(act=_restart)
 
     for verb, what in (
         ("cut", "cut a link's cable: no packet crosses it"),
-        ("mend", "put it in again"),
+        ("mend", "put a link's cable in again"),
     ):
         cable = commands.add_parser(verb, help=what)
         cable.add_argument("link", metavar="LINK", help="its name, such as a-b; see status --json")
@@ -96,7 +101,7 @@ def _add_scenario(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file", metavar="FILE", help="a scenario file (TOML), or one of Weir's: wan"
     )
-    parser.add_argument("--name", help="the lab's name; default: the scenario's")
+    parser.add_argument("--name", help="the lab's name (default: the scenario's)")
     parser.add_argument(
         "--controller",
         metavar="HOST:PORT",

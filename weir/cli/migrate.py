@@ -8,6 +8,7 @@ from typing import Any
 
 from weir import Bytes, Time, files
 from weir.cli import output
+from weir.cli.parser import option
 from weir.errors import BadInput, TransferFailed
 from weir.migration import PLANNERS, Outcome, Problem, load, plan
 from weir.migration.carry import Event, carry
@@ -21,21 +22,21 @@ from weir.terminal import Column, Table, console
 _PLAN_S = 2.0
 
 _EPILOG = """\
+Problem files and planners: docs/migration.md.
+
 exit codes: 0 planned, or all have arrived; 2 a wrong problem file or option; 4 the plan does not
-fit the horizon; 5 a machine's connection was broken; 6 no relay answers.
-Problem files and planners: docs/migration.md."""
+fit the horizon; 5 a machine's connection was broken; 6 no relay answers."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the sub-commands."""
     parser.epilog = _EPILOG
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     command = commands.add_parser("plan", help="who sends when, on which path, at which rate")
     command.add_argument("file", metavar="FILE", help="a problem file (TOML), or Weir's: migration")
-    command.add_argument("--planner", default="weir", help=_planners())
-    command.add_argument("--time-limit", default="10 s", help="time for planning (default 10 s)")
-    command.add_argument("--seed", type=int, default=1, help="seed of the search (default 1)")
+    command.add_argument("--planner", default="weir", metavar="NAME", help=_planners())
+    command.add_argument("--time-limit", default="10 s", metavar="TIME", help="time for planning")
+    command.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the search")
     command.add_argument(
         "--json", action="store_true", help="print the whole plan as one JSON object"
     )
@@ -46,7 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     carried.add_argument(
         "--relay", type=Path, required=True, metavar="PATH", help="--control of a weir relay join"
     )
-    carried.add_argument("--planner", default="greedy", help="as for plan (default greedy)")
+    carried.add_argument("--planner", default="greedy", metavar="NAME", help="as for plan")
     carried.add_argument("--json", action="store_true", help="one JSON object for each event")
     carried.set_defaults(act=_run)
 
@@ -65,7 +66,7 @@ def _plan(args: argparse.Namespace) -> int:
     if args.seed < 0 or args.seed >= 2**64:
         raise BadInput(f"a seed of {args.seed}; 0 to 2^64 - 1 are allowed")
     problem = load(scenario(args.file))
-    limit_s = Time(args.time_limit).ns / 1e9
+    limit_s = option(Time, args.time_limit, "--time-limit").ns / 1e9
     outcome = plan(problem, args.planner, time_limit_s=limit_s, seed=args.seed)
     loads = by_link(outcome)
     if args.plot:

@@ -15,7 +15,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     groups = parser.add_subparsers(metavar="WHAT", required=True)
     for name, summary in GROUPS.items():
         module = importlib.import_module(f"weir.cli.observe_{name}")
-        module.configure(groups.add_parser(name, help=summary, description=summary))
+        module.configure(groups.add_parser(name, help=summary))
 
 
 def run(args: argparse.Namespace) -> int:

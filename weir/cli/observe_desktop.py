@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from weir import Rate, signals
 from weir.cli import output
+from weir.cli.parser import option
 from weir.errors import BadInput
 from weir.numbers import number
 from weir.printable import printable
@@ -22,13 +23,14 @@ if TYPE_CHECKING:
     from weir.observe.desktop.dut import Rule, Update, Which
 
 _EPILOG = """\
-exit codes: 0 done; 2 a wrong argument or file; 3 this machine cannot. See docs/desktop.md."""
+What is measured, and how: docs/desktop.md.
+
+exit codes: 0 done; 2 a wrong argument or file; 3 this machine cannot."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the subcommands."""
     parser.epilog = _EPILOG
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     commands = parser.add_subparsers(metavar="WHAT", required=True)
     _configure_dut(commands)
     _configure_calibrate(commands)
@@ -42,7 +44,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _command(commands: Any, name: str, summary: str, act: Any) -> Any:
-    command = commands.add_parser(name, help=summary, description=summary)
+    command = commands.add_parser(name, help=summary)
     command.add_argument("--json", action="store_true", help="JSON instead of a table")
     command.set_defaults(action=act)
     return command
@@ -99,7 +101,7 @@ def _dut(args: argparse.Namespace) -> int:
 
 
 def _line_bps(text: str) -> float:
-    rate = float(Rate(text).bit_per_s)
+    rate = float(option(Rate, text, "--line").bit_per_s)
     if rate <= 0:
         raise BadInput(f"--line {text}: a line has a rate")
     return rate
@@ -478,7 +480,9 @@ def _configure_collect(commands: Any) -> None:
         metavar="NAME=PERCENT",
         help="a loss, by the name that the form's address has (again and again)",
     )
-    command.add_argument("--listen", default="127.0.0.1:8480", help="ADDR:PORT (%(default)s)")
+    command.add_argument(
+        "--listen", default="127.0.0.1:8480", metavar="ADDR:PORT", help="where to serve it"
+    )
 
 
 def _collect(args: argparse.Namespace) -> int:
@@ -538,7 +542,7 @@ def _capacity(args: argparse.Namespace) -> int:
     line_bps = _line_bps(args.line)
     demand = Demand(
         float(number("--server", args.server)),
-        8 * Bytes(args.bytes).count / line_bps,
+        8 * option(Bytes, args.bytes, "--bytes").count / line_bps,
         float(number("--waiting", args.waiting)),
         float(number("--think", args.think)),
         args.processors,

@@ -85,7 +85,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _command(commands: Any, name: str, summary: str, action: Any) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(name, help=summary, description=summary)
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=summary)
     if name != "plan":
         parser.add_argument("--json", action="store_true", help="one JSON object a line")
     parser.set_defaults(action=action)

@@ -6,16 +6,16 @@ import shlex
 from weir.cli import plugins
 
 _EPILOG = """\
+What is recorded, and what a file holds: docs/recordings.md.
+
 exit codes: 0 done; 1 a recording has a flaw, and the same command makes it again; 2 a wrong
 argument or file; 3 this machine has no labs, or lacks a congestion control (see weir doctor), or
-scikit-learn, which train needs.
-What is recorded, and what a file holds: docs/recordings.md."""
+scikit-learn, which train needs."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the sub-commands: the shell, and what studies bring along."""
     parser.epilog = _EPILOG
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     shell = commands.add_parser("shell", help="probing, choosing and sending by hand")
     shell.add_argument(

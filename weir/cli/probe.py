@@ -10,14 +10,15 @@ from weir.errors import BadInput
 from weir.numbers import number
 
 _EPILOG = """\
+Figures and columns: docs/probe.md.
+
 exit codes: 0 done; 2 a wrong argument or unknown host; 3 this machine cannot (see weir doctor);
-5 our own connection broke off; 6 nothing answered. Figures and columns: docs/probe.md."""
+5 our own connection broke off; 6 nothing answered."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments."""
     parser.epilog = _EPILOG
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("host", nargs="?", metavar="HOST", help="host to probe")
     parser.add_argument("--rate", default="1", metavar="HZ", help="samples a second, up to 100 (1)")
     parser.add_argument(

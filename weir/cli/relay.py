@@ -65,8 +65,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     proxy = _runs(commands, "proxy", "end each client's connection, and open another one", _proxy)
     _server(proxy)
     _as_client(proxy)
-    status = commands.add_parser("status", help="what a relay does", description="what it does")
-    status.add_argument("control", type=Path, metavar="PATH", help="its --control")
+    status = commands.add_parser("status", help="what a relay does")
+    status.add_argument("control", type=Path, metavar="PATH", help="the relay's --control")
     status.add_argument("--json", action="store_true", help="one JSON object")
     status.set_defaults(action=_status)
     clear = commands.add_parser(
@@ -78,13 +78,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     clear.add_argument("port", type=int, metavar="PORT", help="where it listened")
     clear.set_defaults(action=_clear)
     weight = commands.add_parser("weight", help="give clients weights, while a relay runs")
-    weight.add_argument("control", type=Path, metavar="PATH", help="its --control")
+    weight.add_argument("control", type=Path, metavar="PATH", help="the relay's --control")
     weight.add_argument("weights", nargs="*", metavar="NETWORK=N", help="all that is to hold")
     weight.set_defaults(action=_weight)
 
 
 def _runs(commands: Any, name: str, summary: str, action: Any) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(name, help=summary, description=summary)
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=summary)
     parser.add_argument("--listen", required=True, metavar="ADDR:PORT", help="where to listen")
     parser.add_argument("--cca", metavar="NAME", help="congestion control (this host's default)")
     parser.add_argument(

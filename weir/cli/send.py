@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from weir import kernel_controls
-from weir._core import Bytes, Time
-from weir.cli.transfers import UNPACED, add_options, carry_out, choices, rate_option
+from weir._core import Bytes, Rate, Time
+from weir.cli.parser import option
+from weir.cli.transfers import UNPACED, add_options, carry_out, check_direction, choices
 from weir.congestion import options
 from weir.congestion.cycle.lazily import LazySelection
 from weir.errors import BadInput, WeirError
@@ -42,8 +43,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     _add_spare(parser)
     auto = parser.add_argument_group(
-        "with --cca auto, which chooses the control that suits whoever is on the path, and probes "
-        "it for some seconds unless nobody is"
+        "with --cca auto",
+        "the control is chosen that suits whoever is on the path, which is probed for some seconds "
+        "unless nobody is",
     )
     _add_request(auto)
     auto.add_argument(
@@ -72,7 +74,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def _add_spare(parser: argparse.ArgumentParser) -> None:
     """Adds the options of connections of a lower class; `_spare` reads them."""
     spare = parser.add_argument_group(
-        "with --spare, which sends on further connections what the path has left beside --rate"
+        "with --spare", "further connections carry what the path has left beside --rate"
     )
     spare.add_argument(
         "--spare", metavar="CLASS", help="their class: le (DSCP 1, RFC 8622) or cs1 (DSCP 8)"
@@ -94,9 +96,9 @@ def _add_spare(parser: argparse.ArgumentParser) -> None:
 def _spare(args: argparse.Namespace) -> Spare | None:
     """The spare connections that were asked for."""
     if args.spare is None:
-        for option in ("spare_streams", "spare_rate", "spare_cca", "spare_packet"):
-            if getattr(args, option) is not None:
-                raise BadInput(f"--{option.replace('_', '-')} is for --spare le or --spare cs1")
+        for name in ("spare_streams", "spare_rate", "spare_cca", "spare_packet"):
+            if getattr(args, name) is not None:
+                raise BadInput(f"--{name.replace('_', '-')} is for --spare le or --spare cs1")
         return None
     if args.rate == UNPACED and not args.route:
         raise BadInput("--spare is for what is left beside --rate: say the rate")
@@ -107,9 +109,9 @@ def _spare(args: argparse.Namespace) -> Spare | None:
     return Spare(
         args.spare,
         1 if args.spare_streams is None else args.spare_streams,
-        None if args.spare_rate is None else rate_option(args.spare_rate, "--spare-rate"),
+        None if args.spare_rate is None else option(Rate, args.spare_rate, "--spare-rate"),
         args.spare_cca,
-        None if args.spare_packet is None else Bytes(args.spare_packet),
+        None if args.spare_packet is None else option(Bytes, args.spare_packet, "--spare-packet"),
     )
 
 
@@ -139,7 +141,7 @@ def _route(text: str) -> Route:
     port = port_of(named)
     if not port or not equals:
         raise BadInput(f'--route "{text}" is not PORT=RATE')
-    return Route(port, rate_option(rate, "--route"))
+    return Route(port, option(Rate, rate, "--route"))
 
 
 def _add_request(parser: argparse._ArgumentGroup) -> None:
@@ -192,6 +194,7 @@ def _tell_of_links(sources: list[str]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Sends; the exit code is that of `weir.errors`."""
+    check_direction(args.source, [args.destination], "get")
     chosen = choices(args) | {"spare": _spare(args), "routes": _routes(args)}
     _check_several(args)
     if not args.copy_links and not args.json:
@@ -200,9 +203,9 @@ def run(args: argparse.Namespace) -> int:
         with contextlib.ExitStack() as stack:
             log = stack.enter_context(_opened(args.ops_log)) if args.ops_log else None
             return _select(args, chosen, log, None)
-    for option in ("fairness", "steady", "fallback", "ops_log", "ops_label", *options.NAMES):
-        if getattr(args, option) is not None:
-            raise BadInput(f"--{option.replace('_', '-')} is for --cca auto")
+    for name in ("fairness", "steady", "fallback", "ops_log", "ops_label", *options.NAMES):
+        if getattr(args, name) is not None:
+            raise BadInput(f"--{name.replace('_', '-')} is for --cca auto")
     if args.cca not in (None, options.HOST):
         kernel_controls.require(args.cca)
     unasked = _left_to_us(args)
@@ -261,7 +264,7 @@ def _select(
     asked = options.Request(**{name: getattr(args, name) for name in options.NAMES})
     fairness = options.FAIRNESS if args.fairness is None else args.fairness
     options.check_fairness(fairness)
-    steady_s = None if args.steady is None else Time(args.steady).ns / 1e9
+    steady_s = None if args.steady is None else option(Time, args.steady, "--steady").ns / 1e9
     at_once = _reads_path(args, asked)
     if args.streams == options.AUTO and not at_once:
         raise BadInput(

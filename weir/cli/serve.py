@@ -11,8 +11,13 @@ from typing import Any
 
 from weir import signals
 from weir._core import Bytes, Time
+from weir.cli.parser import option
 from weir.errors import BadInput
 from weir.transfer import DEFAULT_KEYS, Grant, Server, rights
+
+_EPILOG = """\
+Such as: weir serve --root incoming --listen 127.0.0.1:7411. It serves until Ctrl-C or a polite
+kill, and then ends in order. Keys: weir keys init. More: docs/transfer.md."""
 
 LINES_WAITING_MAX = 10_000
 """Lines of the log that wait for a slow reader; beyond, they are left out."""
@@ -20,6 +25,7 @@ LINES_WAITING_MAX = 10_000
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments."""
+    parser.epilog = _EPILOG
     parser.add_argument(
         "--root",
         action="append",
@@ -147,10 +153,10 @@ def _server(args: argparse.Namespace, log: LogWriter) -> Server:
         ports=args.ports,
         keys=None if args.insecure else args.keys,
         sync=args.sync,
-        silence=Time(args.silence),
-        idle=Time(args.idle),
-        reserve=None if args.reserve is None else Bytes(args.reserve),
-        quota=None if args.quota is None else Bytes(args.quota),
+        silence=option(Time, args.silence, "--silence"),
+        idle=option(Time, args.idle, "--idle"),
+        reserve=None if args.reserve is None else option(Bytes, args.reserve, "--reserve"),
+        quota=None if args.quota is None else option(Bytes, args.quota, "--quota"),
         rights=_grants(args, names),
         on_entry=log.tell,
     )

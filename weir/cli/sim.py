@@ -6,35 +6,38 @@ from pathlib import Path
 
 from weir import Time, signals
 from weir.cli import output
+from weir.cli.parser import option
 from weir.errors import BadInput
 from weir.lab import load
 from weir.shipped import scenario
 
 _EPILOG = """\
-exit codes: 0 done; 2 a wrong scenario or argument. Scenario files: docs/lab.md; what is simulated
-and what the result says: docs/packet.md."""
+Scenario files: docs/lab.md; what is simulated and what the result says: docs/packet.md.
+
+exit codes: 0 done; 2 a wrong scenario or argument."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments."""
     parser.epilog = _EPILOG
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument(
         "file", metavar="FILE", help="a scenario file (TOML), or one of Weir's: home"
     )
-    parser.add_argument("--duration", help="default: until the last traffic stops")
     parser.add_argument(
-        "--warmup", default="0 s", help="time at the start that is not measured; default: 0 s"
+        "--duration", metavar="TIME", help="how long (default: until the last traffic stops)"
+    )
+    parser.add_argument(
+        "--warmup", default="0 s", metavar="TIME", help="time at the start that is not measured"
     )
     seed = parser.add_mutually_exclusive_group()
-    seed.add_argument("--seed", type=int, help="seed, instead of the scenario's")
+    seed.add_argument("--seed", type=int, metavar="N", help="seed, instead of the scenario's")
     seed.add_argument(
         "--seeds",
         metavar="LIST",
         help="several seeds, such as 1-5, run in parallel: means with 95 %% intervals",
     )
     parser.add_argument(
-        "--workers", metavar="N", type=int, help="worker processes; one a core by default"
+        "--workers", metavar="N", type=int, help="worker processes (default: one a core)"
     )
     parser.add_argument(
         "--scheduler", metavar="URL", help="a Dask cluster's address: tcp://HOST:PORT"
@@ -60,9 +63,10 @@ def run(args: argparse.Namespace) -> int:
     from weir.sim.run import Run
     from weir.sim.run import run as simulate
 
-    duration = Time(args.duration) if args.duration else None
-    warmup, captures = Time(args.warmup), tuple(args.capture)
-    order = Run(load(scenario(args.file)), duration, warmup, args.seed, args.out, captures)
+    duration = None if args.duration is None else option(Time, args.duration, "--duration")
+    warmup = option(Time, args.warmup, "--warmup")
+    wanted, captures = load(scenario(args.file)), tuple(args.capture)
+    order = Run(wanted, duration, warmup, args.seed, args.out, captures)
     with signals.heeded():
         result = simulate(order)
     if args.json:
@@ -80,8 +84,8 @@ def _run_seeds(args: argparse.Namespace) -> int:
 
     if args.out or args.capture:
         raise BadInput("--out and --capture keep one run: give --seed, not --seeds")
-    duration = Time(args.duration) if args.duration else None
-    seeds, warmup = read_seeds(args.seeds), Time(args.warmup)
+    duration = None if args.duration is None else option(Time, args.duration, "--duration")
+    seeds, warmup = read_seeds(args.seeds), option(Time, args.warmup, "--warmup")
     order = Seeds(scenario(args.file), seeds, duration, warmup, args.scheduler, args.workers)
     answer = run_seeds(order)
     if args.json:

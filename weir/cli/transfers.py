@@ -3,27 +3,52 @@
 import argparse
 import signal
 import sys
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, cast
 
 from weir import deadline
 from weir._core import Rate, Time
+from weir.cli.parser import Parser, option
 from weir.congestion.options import AUTO, HOST
 from weir.errors import BadInput, Late, WeirError
 from weir.transfer import DEFAULT_KEYS, Transfer, watch
 from weir.transfer.line import duration
+from weir.transfer.remote import is_remote
+
+_EPILOG = """\
+The other end runs weir serve. Interrupt this in any way: the same command goes on where it was.
+
+exit codes: 0 all is there and verified; 2 a wrong argument; 3 this machine cannot (see weir
+doctor); 4 refused; 5 it stopped, or some files failed; 6 nobody answers there; 7 all is there, but
+late; 130 Ctrl-C. More: docs/transfer.md."""
 
 UNPACED = "unlimited"
 RETRY_S = 30.0
 _RETRY_MAX_S = 1e9
 """Thirty years; a deadline may be thousands ahead."""
 
-_Read = TypeVar("_Read")
+_FAMILIAR = {
+    **dict.fromkeys(("-r", "-R", "--recursive"), "a directory goes with all that is below it"),
+    **dict.fromkeys(("-a", "-p", "-t", "--archive"), "times and permissions are always kept"),
+    **dict.fromkeys(
+        ("-v", "-P", "--progress", "--partial"),
+        "progress is always shown, and the same command goes on with what was interrupted",
+    ),
+    **dict.fromkeys(("-z", "--compress"), "nothing is compressed"),
+    **dict.fromkeys(("-n", "--dry-run"), "weir verify tells what differs, and moves nothing"),
+    **dict.fromkeys(("-b", "--bwlimit"), '--rate "500 Mbit/s" paces'),
+    **dict.fromkeys(("--transfers", "--parallel"), "--streams 4 is for four connections"),
+    "-c": "--checksum compares by content",
+    "-L": "--copy-links sends what links lead to",
+    "--delete": "nothing is deleted; weir verify names what is extra there",
+}
+"""What rsync, rclone, scp and iperf3 call what is always so here, or is called otherwise."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments that both directions take."""
-    parser.add_argument("--rate", default=UNPACED, help='pace, such as "500 Mbit/s"')
+    cast(Parser, parser).familiar = _FAMILIAR
+    parser.epilog = _EPILOG
+    parser.add_argument("--rate", default=UNPACED, metavar="R", help='pace, such as "500 Mbit/s"')
     parser.add_argument(
         "--streams",
         type=_streams,
@@ -36,8 +61,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help=f"congestion control of the sending host; {HOST}: its default, and nothing is chosen",
     )
-    parser.add_argument("--hash", default="blake3", help="blake3 (default) or none")
-    parser.add_argument("--by", metavar="DEADLINE", help='"06:00", RFC 3339, or "+90 s"')
+    parser.add_argument("--hash", default="blake3", metavar="NAME", help="blake3 (default) or none")
+    parser.add_argument("--by", metavar="DEADLINE", help='deadline: "06:00", RFC 3339, or "+90 s"')
     parser.add_argument("--sync", action="store_true", help="confirm only what is on the disk")
     parser.add_argument(
         "--checksum",
@@ -60,7 +85,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hashes", action="store_true", help="print each file's BLAKE3 hash")
     parser.add_argument("--json", action="store_true", help="one JSON event per line")
     parser.add_argument(
-        "--server-name", metavar="NAME", help="that the server's certificate must have"
+        "--server-name", metavar="NAME", help="the name that the server's certificate must have"
     )
     keys = parser.add_mutually_exclusive_group()
     keys.add_argument("--keys", metavar="DIR", default=str(DEFAULT_KEYS), help="key directory")
@@ -74,6 +99,22 @@ def _streams(text: str) -> int | str:
         raise argparse.ArgumentTypeError(f"{text} is neither a number nor {AUTO}") from None
 
 
+def check_direction(here: list[str], there: list[str], other: str) -> None:
+    """Refuses a request whose ends stand the wrong way round.
+
+    Args:
+        here: what should be local.
+        there: what should be at a server.
+        other: the command that takes them so.
+
+    Raises:
+        BadInput: they do; the message names that command.
+    """
+    remote = [place for place in here if is_remote(place)]
+    if remote and not any(map(is_remote, there)):
+        raise BadInput(f'"{remote[0]}" is at a server: is weir {other} meant?')
+
+
 def choices(args: argparse.Namespace) -> dict[str, Any]:
     """The arguments as `Transfer.send` and `Transfer.get` take them."""
     args.deadline, args.clock = None, deadline.wall
@@ -83,7 +124,7 @@ def choices(args: argparse.Namespace) -> dict[str, Any]:
         args.clock = deadline.clock_for(args.by, now)
     return {
         "keys": None if args.insecure else args.keys,
-        "rate": None if args.rate == UNPACED else rate_option(args.rate, "--rate"),
+        "rate": None if args.rate == UNPACED else option(Rate, args.rate, "--rate"),
         "streams": 1 if args.streams == AUTO else args.streams,
         "congestion": None if args.cca == HOST else args.cca,
         "hash": args.hash,
@@ -96,26 +137,14 @@ def choices(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def rate_option(text: str, name: str) -> Rate:
-    """The rate that an option of that name was given."""
-    return _option(Rate, text, name)
-
-
 def _patience(args: argparse.Namespace) -> Time:
     """How long to try again without progress: with a deadline, until it."""
     if args.retry is not None:
-        return _option(Time, args.retry, "--retry")
+        return option(Time, args.retry, "--retry")
     left_s = 0.0
     if args.deadline is not None:
         left_s = (args.deadline - args.clock()).total_seconds()
     return Time.from_ns(int(min(max(RETRY_S, left_s), _RETRY_MAX_S) * 1e9))
-
-
-def _option(kind: Callable[[str], _Read], text: str, name: str) -> _Read:
-    try:
-        return kind(text)
-    except BadInput as error:
-        raise BadInput(f"{name}: {error}") from None
 
 
 def carry_out(

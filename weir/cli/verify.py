@@ -4,20 +4,21 @@ import argparse
 import json
 
 from weir.errors import TransferFailed
-from weir.format import size
+from weir.format import counted, size
 from weir.printable import path_facts, printable
 from weir.transfer import DEFAULT_KEYS, verify
 
 _EPILOG = """\
 A place is a path or HOST:PORT/REMOTE/PATH. Each end hashes what it has; nothing is moved. Names,
-kinds and contents are compared, not times, permissions and owners. exit codes: 0 the same; 2 a
-wrong argument; 4 refused; 5 different, each difference on a line; 6 a place cannot be reached."""
+kinds and contents are compared, not times, permissions and owners.
+
+exit codes: 0 the same; 2 a wrong argument; 4 refused; 5 different, each difference on a line; 6 a
+place cannot be reached."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments."""
     parser.epilog = _EPILOG
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("source", help="what should be there, as given to weir send or get")
     parser.add_argument("destination", help="where it should be")
     parser.add_argument(
@@ -44,11 +45,13 @@ def run(args: argparse.Namespace) -> int:
         facts |= {"files": files, "size_bytes": total}
         print(json.dumps({"event": "done", **facts}), flush=True)
     if count:
-        error = TransferFailed(f"{second.named} is not {first.named}: {count} differences")
+        error = TransferFailed(
+            f"{second.named} is not {first.named}: {counted(count, 'difference')}"
+        )
         error.is_told = args.json
         raise error
     if not args.json:
-        print(f"the same: {files} files, {size(total)}, in {printable(second.named)}")
+        print(f"the same: {counted(files, 'file')}, {size(total)}, in {printable(second.named)}")
     return 0
 
 

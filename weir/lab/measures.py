@@ -38,8 +38,14 @@ def _times(what: str, time: Mapping[str, int]) -> Iterator[tuple[str, float]]:
 
 
 def words(application: Mapping[str, Any]) -> str:
-    """The quantities in a line for a person."""
-    return ", ".join(f"{what} {value:.4g}" for what, value in _headline(application))
+    """The quantities in a line for a person: "pages loaded 13, page load p50 209.7 ms"."""
+    return ", ".join(_told(*one) for one in _headline(application))
+
+
+def _told(quantity: str, value: float) -> str:
+    """A value stands before its unit, which a quantity has behind a comma."""
+    what, _, unit = quantity.partition(", ")
+    return f"{what} {value:.4g} {unit}".rstrip()
 
 
 def _headline(application: Mapping[str, Any]) -> Iterator[tuple[str, float]]:

@@ -14,8 +14,8 @@ from weir._core import Bytes, Catalogue, Time, catalogue
 from weir.errors import BadInput
 from weir.home import expanded
 from weir.transfer import SILENCE
+from weir.transfer.remote import is_remote
 
-_REMOTE = re.compile(r"(\[[^/]+\]|[^/:]+):\d+(/|$)")
 _SEVERAL = re.compile(r"[^/]*,[^/]*:\d+(/|$)")
 _FILE, _UNREADABLE = "file", "unreadable"
 _WAIT_S = 0.2
@@ -38,7 +38,7 @@ class Place:
     @property
     def is_remote(self) -> bool:
         """Whether a server has it."""
-        return _REMOTE.match(self.named) is not None
+        return is_remote(self.named)
 
     @property
     def name(self) -> str:
@@ -137,20 +137,22 @@ def read_both(first: Place, second: Place) -> tuple[Place, Listing | None, Place
     seconds = [second]
     if first.name not in ("", ".", ".."):
         seconds.insert(0, second.below(first.name))
-    listings: dict[Place, Listing | None] = {}
+    # By side, not by place: one place may stand on both, and a listing is gone through once.
+    found: dict[int, tuple[Place, Listing | None]] = {}
     faults: list[BaseException] = []
 
-    def look(places: list[Place]) -> None:
+    def look(side: int, places: list[Place]) -> None:
         try:
             for place in places:
-                listings[place] = read(place)
-                if listings[place] is not None:
+                found[side] = place, read(place)
+                if found[side][1] is not None:
                     break
         except BaseException as error:
             faults.append(error)
 
     threads = [
-        threading.Thread(target=look, args=(places,), daemon=True) for places in ([first], seconds)
+        threading.Thread(target=look, args=(side, places), daemon=True)
+        for side, places in enumerate(([first], seconds))
     ]
     for thread in threads:
         thread.start()
@@ -159,9 +161,7 @@ def read_both(first: Place, second: Place) -> tuple[Place, Listing | None, Place
         threads[0 if threads[0].is_alive() else 1].join(_WAIT_S)
     if faults:
         raise faults[0]
-    found = [place for place in seconds if listings.get(place) is not None]
-    there = found[0] if found else second
-    return first, listings[first], there, listings.get(there)
+    return *found[0], *found[1]
 
 
 def differences(first: Listing | None, second: Listing | None) -> Iterator[Difference]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TextIO
 from weir import deadline
 from weir._core import Rate, Time
 from weir.errors import WeirError
-from weir.format import rate, size
+from weir.format import counted, rate, size
 from weir.printable import path_facts, printable, sum_line
 from weir.transfer import FailedFile, HostShare, Progress, SettledFile, Transfer
 from weir.transfer.forecast import Forecast
@@ -397,7 +397,8 @@ class Line:
                 if file.hash is not None:
                     say(sys.stdout, sum_line(file.hash, file.path) + "\n")
         moved = progress.bytes_durable.count - progress.bytes_resumed.count
-        text = f"{self._what}: {progress.files_done} files, {size(progress.bytes_durable.count)}"
+        done = counted(progress.files_done, "file")
+        text = f"{self._what}: {done}, {size(progress.bytes_durable.count)}"
         if progress.bytes_resumed:
             text += f" ({size(moved)} moved, the rest was there)"
         if progress.bytes_spare:

@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use weir_fluid::calendar::{CalendarStudy, Figures, StudyPolicy};
 use weir_topology::Network;
 
-use crate::BadInput;
+use crate::errors::bad_input;
 
 /// What one run of one policy gave; see `weir/_core.pyi`.
 #[pyclass(frozen, get_all, module = "weir._core")]
@@ -78,7 +78,7 @@ fn calendar_study(py: Python<'_>, study_json: &str) -> PyResult<CalendarFigures>
         let study = CalendarStudy::from_json(study_json)?;
         Ok(CalendarFigures::of(&study.network, &study.run()?))
     };
-    py.detach(run).map_err(|error: weir_fluid::FluidError| BadInput::new_err(error.to_string()))
+    py.detach(run).map_err(|error: weir_fluid::FluidError| bad_input(error))
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -5,11 +5,7 @@ use weir_schedule::deadline::Kind;
 use weir_schedule::deadline::fabric::FabricKind;
 use weir_schedule::deadline::model::{self, Estimate, FatTree, NewFlow, Readings, Sample, Setting};
 
-use crate::BadInput;
-
-fn bad_input(error: impl ToString) -> PyErr {
-    BadInput::new_err(error.to_string())
-}
+use crate::errors::bad_input;
 
 fn kind(name: &str) -> PyResult<Kind> {
     name.parse().map_err(bad_input)

@@ -3,10 +3,7 @@
 use pyo3::prelude::*;
 use weir_emulate::{Config, EmulatorError, TunError};
 
-use crate::BadInput;
-
-pyo3::import_exception!(weir.errors, Unsupported);
-pyo3::import_exception!(weir.errors, WeirError);
+use crate::errors::{Unsupported, WeirError, bad_input, words};
 
 /// Links in real time between TUN devices; see `weir/_core.pyi` for the configuration.
 #[pyclass(module = "weir")]
@@ -41,18 +38,14 @@ impl Emulator {
     }
 }
 
-fn bad_input(error: impl std::error::Error) -> PyErr {
-    BadInput::new_err(error.to_string())
-}
-
 fn exception(error: EmulatorError) -> PyErr {
     match &error {
         EmulatorError::Device { source: TunError::Exists { .. }, .. }
         | EmulatorError::Unknown { .. } => bad_input(error),
         EmulatorError::Device { .. } | EmulatorError::System(_) => {
-            Unsupported::new_err(error.to_string())
+            Unsupported::new_err(words(error))
         }
-        _ => WeirError::new_err(error.to_string()),
+        _ => WeirError::new_err(words(error)),
     }
 }
 

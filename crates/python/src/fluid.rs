@@ -6,12 +6,8 @@ use weir_fluid::trace::Trace;
 use weir_fluid::{Fate, FluidError, Listed, Model, Outcome, Record, Study, simulate};
 use weir_topology::Network;
 
-use crate::BadInput;
+use crate::errors::bad_input;
 use crate::units::Time;
-
-fn bad_input(error: impl ToString) -> PyErr {
-    BadInput::new_err(error.to_string())
-}
 
 /// What a simulation found; see `weir/_core.pyi` for the form of the arrays.
 #[pyclass(frozen, module = "weir._core")]

@@ -8,12 +8,8 @@ use weir_random::Random;
 use weir_schedule::headroom::{Elephant, Elephants, Options, Provider, Sharing};
 use weir_topology::Network;
 
-use crate::BadInput;
+use crate::errors::bad_input;
 use crate::units::{Bytes, Rate};
-
-fn bad_input(error: impl ToString) -> PyErr {
-    BadInput::new_err(error.to_string())
-}
 
 /// What a link's headroom gives in the long run.
 #[pyclass(frozen, get_all, module = "weir._core")]

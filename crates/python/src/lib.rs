@@ -10,6 +10,7 @@ mod application;
 mod calendar_study;
 mod deadline;
 mod emulate;
+mod errors;
 mod fluid;
 mod headroom;
 mod link;
@@ -25,8 +26,6 @@ mod table;
 mod topology;
 mod transfer;
 mod units;
-
-pyo3::import_exception!(weir.errors, BadInput);
 
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use weir_link::{ChannelConfig, CreditConfig, DirectionConfig, LinkError};
 use weir_units::Bytes;
 
-use crate::BadInput;
+use crate::errors::bad_input;
 
 /// What a direction may share with others.
 #[derive(Deserialize)]
@@ -38,7 +38,7 @@ fn link_refusal(
 }
 
 fn read<T: DeserializeOwned>(json: &str) -> PyResult<T> {
-    serde_json::from_str(json).map_err(|error| BadInput::new_err(error.to_string()))
+    serde_json::from_str(json).map_err(bad_input)
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -4,9 +4,7 @@ use pyo3::prelude::*;
 use weir_live::{Config, Datagrams, DatagramsConfig, Live, LiveError};
 use weir_units::Time;
 
-use crate::BadInput;
-
-pyo3::import_exception!(weir.errors, Unsupported);
+use crate::errors::{BadInput, Unsupported, bad_input, words};
 
 /// How long signals wait at most.
 const SLICE: Time = Time::from_ms(100);
@@ -86,8 +84,8 @@ fn finished() -> PyErr {
 
 fn exception(error: LiveError) -> PyErr {
     match error {
-        LiveError::System { .. } => Unsupported::new_err(error.to_string()),
-        _ => BadInput::new_err(error.to_string()),
+        LiveError::System { .. } => Unsupported::new_err(words(error)),
+        _ => bad_input(error),
     }
 }
 

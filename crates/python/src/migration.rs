@@ -5,11 +5,7 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use weir_schedule::migration::{self, PathChoice, Plan};
 
-use crate::BadInput;
-
-fn bad_input(error: impl ToString) -> PyErr {
-    BadInput::new_err(error.to_string())
-}
+use crate::errors::bad_input;
 
 fn choice(random_paths: Option<u64>) -> PathChoice {
     random_paths.map_or(PathChoice::Widest, PathChoice::Random)

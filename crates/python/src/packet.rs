@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use pyo3::prelude::*;
 use weir_packet::{Config, PacketError, Simulation};
 
-use crate::BadInput;
+use crate::errors::bad_input;
 
 /// Why there is no outcome.
 enum Failure {
@@ -45,7 +45,7 @@ fn simulate_packets(
         Ok(simulation.run_while(heard)?.to_json()?)
     };
     py.detach(run).map_err(|failure| match failure {
-        Failure::Refused(error) => BadInput::new_err(error.to_string()),
+        Failure::Refused(error) => bad_input(error),
         Failure::Raised(error) => error,
     })
 }

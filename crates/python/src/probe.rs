@@ -11,7 +11,7 @@ use pyo3::types::{PyBytes, PyTuple};
 use weir_probe::{Framing, Period, Plan, Sample};
 use weir_units::Time;
 
-use crate::BadInput;
+use crate::errors::BadInput;
 
 /// How long signals wait at most.
 const SLICE: Duration = Duration::from_millis(100);

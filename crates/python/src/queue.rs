@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use weir_queue::{DisciplineConfig, Limit, QueueError};
 use weir_units::Rate;
 
-use crate::BadInput;
+use crate::errors::bad_input;
 
 /// The key whose value cannot be right and the reason, or None; see `weir/_core.pyi`.
 #[pyfunction]
@@ -37,7 +37,7 @@ fn queue_parameters() -> String {
 }
 
 fn read(config_json: &str) -> PyResult<DisciplineConfig> {
-    serde_json::from_str(config_json).map_err(|error| BadInput::new_err(error.to_string()))
+    serde_json::from_str(config_json).map_err(bad_input)
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -12,7 +12,7 @@ use weir_relay::{
     Stage, Status, Weights,
 };
 
-use crate::BadInput;
+use crate::errors::{BadInput, bad_input, words};
 
 enum Kind {
     Join(Join),
@@ -73,7 +73,7 @@ impl Relay {
             at_most: at_most.map_or(FLOWS_MAX, usize::from),
             heard_within: seconds(heard_within_s, HEARD_WITHIN),
         };
-        Ok(Self::of(Kind::Join(Join::start(settings).map_err(refused)?), announced))
+        Ok(Self::of(Kind::Join(Join::start(settings).map_err(bad_input)?), announced))
     }
 
     #[staticmethod]
@@ -106,7 +106,7 @@ impl Relay {
             gone_after: seconds(gone_after_s, GONE_AFTER),
             heard_within: seconds(heard_within_s, HEARD_WITHIN),
         };
-        Ok(Self::of(Kind::Split(Split::start(settings).map_err(refused)?), announced))
+        Ok(Self::of(Kind::Split(Split::start(settings).map_err(bad_input)?), announced))
     }
 
     #[staticmethod]
@@ -125,7 +125,7 @@ impl Relay {
             congestion,
             gone_after: seconds(gone_after_s, GONE_AFTER),
         };
-        Ok(Self::of(Kind::Proxy(Proxy::start(settings).map_err(refused)?), None))
+        Ok(Self::of(Kind::Proxy(Proxy::start(settings).map_err(bad_input)?), None))
     }
 
     fn address(&self) -> (String, u16) {
@@ -216,7 +216,7 @@ impl Relay {
             Kind::Split(split) => split.stop(),
             Kind::Proxy(proxy) => proxy.stop(),
         });
-        done.err().map(|error| error.to_string())
+        done.err().map(words)
     }
 }
 
@@ -277,10 +277,6 @@ fn network(text: &str) -> PyResult<Network> {
 fn weights_of(weights: &[(String, u32)]) -> PyResult<Weights> {
     let of = |(text, weight): &(String, u32)| Ok((network(text)?, *weight));
     Ok(Weights(weights.iter().map(of).collect::<PyResult<_>>()?))
-}
-
-fn refused(error: weir_relay::RelayError) -> PyErr {
-    BadInput::new_err(error.to_string())
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

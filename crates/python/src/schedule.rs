@@ -11,16 +11,12 @@ use weir_schedule::calendar::{
 };
 use weir_topology::{LinkId, Network};
 
-use crate::BadInput;
+use crate::errors::bad_input;
 use crate::units::{Bytes, Rate, Time};
 
 type Changes = Vec<(String, Rate)>;
 /// Paths, by the names of their links, with what is sent on each.
 type Lanes = Vec<(Vec<String>, Rate)>;
-
-fn bad_input(error: impl ToString) -> PyErr {
-    BadInput::new_err(error.to_string())
-}
 
 fn told(changes: Vec<Change>) -> Changes {
     let told = |change: Change| (change.flow.as_str().to_owned(), Rate(change.rate));

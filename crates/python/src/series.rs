@@ -2,13 +2,9 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use weir_series::{Neighbours, SeriesError, Warping, Windows};
+use weir_series::{Neighbours, Warping, Windows};
 
-use crate::BadInput;
-
-fn bad_input(error: SeriesError) -> PyErr {
-    BadInput::new_err(error.to_string())
-}
+use crate::errors::bad_input;
 
 fn values(bytes: &[u8]) -> Vec<f64> {
     bytes.as_chunks().0.iter().map(|value| f64::from_le_bytes(*value)).collect()

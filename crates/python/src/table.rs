@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use pyo3::prelude::*;
 use weir_table::{Column, Table};
 
-use crate::BadInput;
+use crate::errors::{BadInput, bad_input};
 
 /// Which push a column takes.
 #[derive(Clone, Copy)]
@@ -104,7 +104,7 @@ fn convert((kind, value): (&Kind, Option<Bound<'_, PyAny>>)) -> PyResult<Option<
 }
 
 fn refused(path: &Path, error: &io::Error) -> PyErr {
-    BadInput::new_err(format!("{}: {error}", path.display()))
+    bad_input(format!("{}: {error}", path.display()))
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

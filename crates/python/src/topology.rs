@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use weir_topology::Edge;
 
-use crate::BadInput;
+use crate::errors::BadInput;
 use crate::units::Time;
 
 /// By which edge packets leave each node for each other; see `weir/_core.pyi`.

@@ -16,16 +16,11 @@ use weir_transfer::{
     wire::RelativePath,
 };
 
-use crate::BadInput;
+use crate::errors::{BadInput, Refused, TransferFailed, Unavailable, Unsupported, words};
 use crate::units::{Bytes, Rate, Time};
 
-pyo3::import_exception!(weir.errors, Refused);
-pyo3::import_exception!(weir.errors, TransferFailed);
-pyo3::import_exception!(weir.errors, Unavailable);
-pyo3::import_exception!(weir.errors, Unsupported);
-
 fn raise(error: &TransferError) -> PyErr {
-    let text = printable(&error.to_string());
+    let text = printable(&words(error));
     match error.class() {
         ErrorClass::BadInput => BadInput::new_err(text),
         ErrorClass::Unsupported => Unsupported::new_err(text),
@@ -255,7 +250,7 @@ impl Transfer {
         let share = |host: HostShare| {
             let at_s = |loss: &Loss| loss.at.duration_since(UNIX_EPOCH).map(|at| at.as_secs_f64());
             let lost_at_s = host.lost.as_ref().and_then(|loss| at_s(loss).ok());
-            let why = host.lost.map_or_else(String::new, |loss| printable(&loss.why));
+            let why = host.lost.map_or_else(String::new, |loss| printable(&words(&loss.why)));
             (printable(&host.name), host.bytes, lost_at_s, why)
         };
         self.0.details().hosts().into_iter().map(share).collect()
@@ -311,11 +306,11 @@ impl Transfer {
     /// What failed since the last call: path (where known) and why.
     fn take_failures(&self) -> Vec<(Option<Vec<u8>>, String)> {
         let files = self.0.details().take_failures().into_iter();
-        files.map(|file| (file.path, file.failure.message)).collect()
+        files.map(|file| (file.path, words(file.failure.message))).collect()
     }
 
     fn take_notices(&self) -> Vec<String> {
-        self.0.details().take_notices().iter().map(|notice| printable(notice)).collect()
+        self.0.details().take_notices().iter().map(|notice| printable(&words(notice))).collect()
     }
 }
 
@@ -368,9 +363,8 @@ impl Server {
     ) -> PyResult<Self> {
         let log: weir_transfer::Log = Arc::new(move |entry: &Entry| {
             // A log that fails must not take the transfer with it.
-            let _ = Python::attach(|py| {
-                log.call1(py, (entry.to_string(), facts(py, entry)?)).map(|_| ())
-            });
+            let _ =
+                Python::attach(|py| log.call1(py, (words(entry), facts(py, entry)?)).map(|_| ()));
         });
         let ServerChoices { ports, keys, sync, silence, idle, reserve, quota, rights } = choices;
         let rights = rights.map(|rights| rights.into_iter().map(grant).collect()).transpose();
@@ -439,7 +433,7 @@ fn facts<'py>(py: Python<'py>, entry: &Entry) -> PyResult<Bound<'py, PyDict>> {
         facts.set_item("seconds", account.seconds)?;
         facts.set_item("outcome", if entry.message.is_empty() { "done" } else { "failed" })?;
     }
-    facts.set_item("message", &entry.message)?;
+    facts.set_item("message", words(&entry.message))?;
     if entry.left_out > 0 {
         facts.set_item("left_out", entry.left_out)?;
     }

@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use pyo3::basic::CompareOp;
 use pyo3::prelude::*;
 
-use crate::BadInput;
+use crate::errors::{BadInput, bad_input};
 
 macro_rules! quantity {
     (
@@ -33,7 +33,7 @@ macro_rules! quantity {
                     )));
                 };
                 let parsed: Result<weir_units::$name, _> = text.parse();
-                parsed.map(Self).map_err(|error| BadInput::new_err(error.to_string()))
+                parsed.map(Self).map_err(bad_input)
             }
 
             #[doc = $from_doc]

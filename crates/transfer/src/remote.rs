@@ -30,6 +30,9 @@ impl Remote {
         };
         let authority = str::from_utf8(authority).map_err(|_| wrong("the host is not text"))?;
         let (host, port) = authority.rsplit_once(':').ok_or_else(|| wrong("no port"))?;
+        if port.is_empty() {
+            return Err(wrong("no port"));
+        }
         let port: u16 = port.parse().map_err(|_| wrong("the port is not 1-65535"))?;
         let host = match host.strip_prefix('[') {
             Some(v6) => v6.strip_suffix(']').ok_or_else(|| wrong("no `]` after the address"))?,
@@ -129,6 +132,7 @@ mod tests {
     fn what_is_no_place_is_refused_with_the_reason() {
         for (text, why) in [
             ("dtn2/data", "no port"),
+            ("dtn2:/data", "no port"),
             ("dtn2:x/data", "1-65535"),
             ("dtn2:0/", "1-65535"),
             ("dtn2:70000/", "1-65535"),

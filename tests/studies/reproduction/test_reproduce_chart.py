@@ -116,3 +116,26 @@ def test_a_cell_says_how_many_and_is_as_dark_as_its_share(tmp_path):
         "b taken for a": 0.04,
         "b taken for b": 1.0,
     }
+
+
+def is_whole(picture):
+    """Whether each text ends within the picture; eight pixels are more than a letter has."""
+    width = float(picture.getroot().get("viewBox").split()[2])
+    ends = {"start": 8, "middle": 4, "end": 0}
+    return all(
+        float(text.get("x")) + ends[text.get("text-anchor")] * len(text.text) <= width
+        for text in picture.iterfind(".//{*}text")
+        if "rotate" not in (text.get("transform") or "")
+    )
+
+
+@pytest.mark.parametrize("with_boxes", [False, True])
+@pytest.mark.parametrize("title", ["Short", "A title that says all of a path, " * 4])
+@pytest.mark.parametrize("name", ["a", "strict by a relay, join end at the sender"])
+def test_no_name_and_no_title_is_cut(tmp_path, name, title, with_boxes):
+    places = [(0, 1, 0), (1, 2, 0)]
+    file = tmp_path / "chart.svg"
+    lines(file, title, "x", "y", [Series(name, places), Series("b", places)], with_boxes)
+    assert is_whole(ET.parse(file))
+    boxes(file, title, "x", "y", ["5"], {name: [[1.0, 2.0]], "b": [[2.0]]})
+    assert is_whole(ET.parse(file))

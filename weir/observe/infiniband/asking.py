@@ -27,6 +27,11 @@ class Port:
     speed: Speed | None = None
     is_up: bool = True
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """LID and number, by which it is found again; its speed and state may change."""
+        return self.lid, self.number
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:

@@ -106,7 +106,7 @@ class Waits:
 
         What is added up are the pairs of sweeps that say something; that others do not is told.
         """
-        known = {(port.lid, port.number): port for port in ports}
+        known = {port.place: port for port in ports}
         found = []
         for key, one in self._sums.items():
             port = known.get(key)

@@ -176,19 +176,19 @@ class SimulatedFabric:
         """Sets the port's counter to zero; it takes as long as an answer."""
         took = self._random.randint(*self._took)
         read_ns = self._now + self._random.random() * took
-        self._zero[port.lid, port.number] = self._waited_ns(port, read_ns)
+        self._zero[port.place] = self._waited_ns(port, read_ns)
         self._now += took
         return True
 
     def _ask(self, port: Port) -> Answer:
         asked, took = self._now, self._random.randint(*self._took)
         read_ns = asked + self._random.random() * took
-        waited = self._waited_ns(port, read_ns) - self._zero.get((port.lid, port.number), 0.0)
+        waited = self._waited_ns(port, read_ns) - self._zero.get(port.place, 0.0)
         tick = tick_ns(None, port.speed)
         self._now += took
         return Answer(asked, took, int(waited / tick), tick)
 
     def _waited_ns(self, port: Port, at_ns: float) -> float:
         """Between two looks it is taken to have waited evenly."""
-        series = self._run.ports[port.lid, port.number].waited
+        series = self._run.ports[port.place].waited
         return float(np.interp(at_ns, self._run.times_ns, series))

@@ -108,7 +108,9 @@ class Umad:
         self._window = window
         self._ticks: dict[tuple[int, int], int | None] = {}
         self._counts: dict[int, bool] = {}
-        self._unheard: set[tuple[int, int] | int] = set()
+        # Who was asked for its tick, or whether it counts, and did not answer: by place, by LID.
+        self._without_tick: set[tuple[int, int]] = set()
+        self._without_class: set[int] = set()
         self._downed: dict[tuple[int, int], int] = {}
         self._has_changed = False
         # The agent that is told of notices: none yet, or negative where there is none to be had.
@@ -207,8 +209,8 @@ class Umad:
         for port, one in zip(some, found, strict=True):
             if one.reply is not None and one.reply.status == 0:
                 is_up = one.reply.state != mad.DOWN
-                self._has_changed |= is_up != self._is_up.get((port.lid, port.number), port.is_up)
-                self._is_up[port.lid, port.number] = is_up
+                self._has_changed |= is_up != self._is_up.get(port.place, port.is_up)
+                self._is_up[port.place] = is_up
 
     def lanes(self, port: Port) -> tuple[int, ...] | None:
         """By how many ticks each virtual lane waits in about a millisecond.
@@ -269,22 +271,23 @@ class Umad:
         when it has answered something.
         """
         up = [port for port in ports if port.is_up]
-        new = [one for one in up if (one.lid, one.number) not in self._ticks]
+        new = [one for one in up if one.place not in self._ticks]
         first = {one.lid: one for one in up if one.lid not in self._counts}
         queries = [_Query(port, mad.PORT_SAMPLES_CONTROL) for port in new]
         queries += [_Query(port, mad.CLASS_PORT_INFO) for port in first.values()]
         for query, found in zip(queries, self._exchange(queries), strict=True):
-            lid, place = query.port.lid, (query.port.lid, query.port.number)
             told = found.reply if found.reply is not None and found.reply.status == 0 else None
             if query.attribute == mad.PORT_SAMPLES_CONTROL:
-                self._ticks[place] = None if told is None else told.tick
+                self._ticks[query.port.place] = None if told is None else told.tick
+                if found.reply is None:
+                    self._without_tick.add(query.port.place)
             else:
-                self._counts[lid] = told is None or told.counts_waiting
-            if found.reply is None:
-                self._unheard.add(place if query.attribute == mad.PORT_SAMPLES_CONTROL else lid)
+                self._counts[query.port.lid] = told is None or told.counts_waiting
+                if found.reply is None:
+                    self._without_class.add(query.port.lid)
 
     def _answer(self, port: Port, found: _Found) -> Answer:
-        told = self._ticks.get((port.lid, port.number))
+        told = self._ticks.get(port.place)
         tick = tick_ns(told, port.speed)
         flags = {Flag.TICK_ASSUMED} if told is None else set()
         wait = 0
@@ -306,19 +309,18 @@ class Umad:
 
     def _heard(self, port: Port) -> None:
         """It answers: what it did not say before is worth asking again."""
-        place = port.lid, port.number
-        if place in self._unheard:
-            self._unheard.remove(place)
-            del self._ticks[place]
-        if port.lid in self._unheard:
-            self._unheard.remove(port.lid)
+        if port.place in self._without_tick:
+            self._without_tick.remove(port.place)
+            del self._ticks[port.place]
+        if port.lid in self._without_class:
+            self._without_class.remove(port.lid)
             del self._counts[port.lid]
 
     def _watch(self, port: Port, downed: int) -> None:
         """Sees that a link has gone down since its port was asked before."""
-        before = self._downed.get((port.lid, port.number), downed)
+        before = self._downed.get(port.place, downed)
         self._has_changed |= before < downed <= _DOWNED_MOST
-        self._downed[port.lid, port.number] = downed
+        self._downed[port.place] = downed
 
     def _exchange(self, queries: Sequence[_Query]) -> list[_Found]:
         """Sends them, no more than the window under way, and waits for all answers."""
