@@ -19,16 +19,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="instead, what is chosen where it begins beside streams of CUBIC",
     )
+    parser.add_argument(
+        "--several",
+        action="store_true",
+        help="instead, whether BBR is heard beside one to eight streams of our own",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Prints the table in Markdown."""
     # Only here, so that `weir ops --help` need not wait for numpy.
-    from studies.training.assess_beside import begun_table, table
+    from studies.training.assess_beside import begun_table, several_table, table
     from weir.congestion.classify.recogniser import SHIPPED, Recogniser
 
     recogniser = Recogniser.load(args.recogniser or SHIPPED)
-    made = begun_table if args.begin else table
+    made = begun_table if args.begin else several_table if args.several else table
     for line in made(recogniser, args.runs):
         print(line, flush=True)
     return 0

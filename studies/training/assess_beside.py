@@ -4,12 +4,13 @@ Beside our stream another runs, which after a minute is one of another control (
 heard, how late is it?), stays, or gets a second one of its kind for company (nothing is to be
 heard). `weir ops assess-beside` prints the table: runs of each case on each path, with different
 seeds; with `--begin` what is chosen for a stream that begins beside streams of CUBIC alone, on
-paths most of which are unlike those that were learned.
+paths most of which are unlike those that were learned; with `--several` whether BBR is heard beside
+several streams of ours.
 """
 
 import math
 import statistics
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -44,27 +45,34 @@ BEGIN_PATHS = (
     "100 Mbit/s, 30 ms, 10 BDP",
 )
 CUBICS = (1, 16, 40)
+OURS = (1, 2, 4, 8)
+BESIDE_OURS = ((), ("cubic",), ("cubic",) * 4, ("bbr",), ("bbr", "cubic"), ("bbr", "bbr"))
+"""Who is there beside so many of ours."""
+_ASKED_S = 26
 TURN_S = 60
 _OTHER = dict(zip(CONTROLS, reversed(CONTROLS), strict=True))
+_APART_S = 0.01  # one stream of ours begins so long after the other
 _EPISODE_S = 5.0  # what is said again within it is the same
 
 
 @dataclass(frozen=True, slots=True)
 class Streams:
-    """Who sends when: our stream from 2 s on, others beside it.
+    """Who sends when: our streams from 2 s on, others beside them.
 
     Attributes:
-        own: the congestion control of our stream.
+        own: the congestion control of our streams.
         others: of each other stream, with its first and last second.
+        ours: how many are ours.
     """
 
     own: str
     others: Sequence[tuple[str, int, int]]
+    ours: int = 1
 
     @property
     def seconds(self) -> int:
-        """Until the last has ended."""
-        return max(end for _, _, end in self.others)
+        """Until the last of the others has ended."""
+        return max((end for _, _, end in self.others), default=2 + _ASKED_S)
 
 
 def turned(own: str) -> Streams:
@@ -84,7 +92,7 @@ class Run:
 
     Attributes:
         samples: of the prober.
-        carried: what our stream's counters tell: a second, and bytes acknowledged by then.
+        carried: what our streams' counters tell: a second, and bytes acknowledged by then.
     """
 
     samples: Sequence[Sample]
@@ -92,10 +100,11 @@ class Run:
 
 
 def run(streams: Streams, path: str, rate_hz: int, seed: int) -> Run:
-    """What a prober sees of it, and what our stream carries."""
+    """What a prober sees of it, and what our streams carry."""
     on = NetworkPath.parse(path)
+    names = ["own", *(f"own {number}" for number in range(1, streams.ours))]
     flows = [
-        bulk("own", streams.own, 2.0),
+        *(bulk(name, streams.own, 2.0 + _APART_S * number) for number, name in enumerate(names)),
         *(
             bulk(str(number), control, begin, end)
             for number, (control, begin, end) in enumerate(streams.others)
@@ -112,8 +121,11 @@ def run(streams: Streams, path: str, rate_hz: int, seed: int) -> Run:
         for number, rtt in enumerate(through_hosts(rtts_ms, on, np.random.default_rng(seed)))
     ]
     rows = (line.split(",") for line in found["traces"]["connections"].splitlines()[1:])
-    carried = [(int(row[0]) / 1e9, int(row[-1])) for row in rows if row[1] == "own"]
-    return Run(samples, carried)
+    acked: dict[float, int] = defaultdict(int)
+    for row in rows:
+        if row[1] in names:
+            acked[int(row[0]) / 1e9] += int(row[-1])
+    return Run(samples, sorted(acked.items()))
 
 
 def heard_at_s(ear: Ear, own: str, seen: Run) -> list[float]:
@@ -148,6 +160,30 @@ def begun_table(ear: Ear, runs: int) -> Iterator[str]:
             wrong = sum(choice.control == "bbr" for _, choice in found)
             unknown = sum(not one.known for one, _ in found)
             yield f"| {path} | {cubics} | {wrong} of {runs} | {unknown} |"
+
+
+def several_table(ear: Ear, runs: int) -> Iterator[str]:
+    """Lines of Markdown: whether BBR is there, beside so many streams of ours, of CUBIC."""
+    yield "| path | ours | right | unknown | BBR is said and not there |"
+    yield "|---|---|---|---|---|"
+    for path in PATHS:
+        for ours in OURS:
+            found = [
+                ("bbr" in others, heard)
+                for number in range(runs)
+                for others in BESIDE_OURS
+                if (heard := _asked(ear, path, others, ours, 1000 + number)) is not None
+            ]
+            right = sum((heard.bbr > 0.5) == has_bbr for has_bbr, heard in found)
+            unknown = sum(not heard.known for _, heard in found)
+            wrong = sum(heard.known and heard.bbr > 0.5 > has_bbr for has_bbr, heard in found)
+            yield f"| {path} | {ours} | {right} of {len(found)} | {unknown} | {wrong} |"
+
+
+def _asked(ear: Ear, path: str, others: Sequence[str], ours: int, seed: int) -> Recognised | None:
+    """What is heard once ours have been there for `_ASKED_S`, and the others for longer."""
+    beside = Streams("cubic", [(control, 0, 2 + _ASKED_S) for control in others], ours)
+    return ear.beside(run(beside, path, round(ear.rate_hz), seed).samples, "cubic", ours)
 
 
 def table(ear: Ear, runs: int) -> Iterator[str]:

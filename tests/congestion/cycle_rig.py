@@ -66,14 +66,14 @@ class Told:
 class Sending:
     """A paced transfer over the loopback interface with a selection beside it."""
 
-    def __init__(self, tmp_path, recogniser, size, kind=Selection, **settings):
+    def __init__(self, tmp_path, recogniser, size, kind=Selection, streams=1, **settings):
         source = tmp_path / "source"
         source.write_bytes(b"x" * size)
         (tmp_path / "root").mkdir()
         self.server = Server([tmp_path / "root"], listen="127.0.0.1:0", keys=None)
         place = "{}:{}/copy".format(*self.server.address)
         silent = {"rate": Rate.from_bit_per_s(0), "congestion": settings.get("fallback")}
-        self.transfer = Transfer.send([source], place, keys=None, **silent)
+        self.transfer = Transfer.send([source], place, keys=None, streams=streams, **silent)
         if isinstance(recogniser, Told):
             recogniser.transfer = self.transfer
             make = lambda: recogniser  # noqa: E731
@@ -133,9 +133,11 @@ class Hearing(Told):
         super().__init__(*labels)
         self.told_beside = beside
         self.listened = []
+        self.beside_streams = []
 
-    def beside(self, samples, own):
+    def beside(self, samples, own, streams=1):
         self.listened.append(own)
+        self.beside_streams.append(streams)
         label = self.told_beside[own]
         bbr = float(label == "B")
         return SimpleNamespace(

@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import re
 import socket
+import threading
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -229,7 +230,7 @@ def test_who_is_heard_while_it_sends_is_followed_without_silence(anew, monkeypat
     """On a path as fast as this machine's memory a file lasts if it is paced from below."""
     monkeypatch.setattr(monitor, "_SETTLE_S", 0.2)
     monkeypatch.setattr(monitor, "_LOOK_S", 0.1)
-    monkeypatch.setattr(Sender, "is_alone", lambda _: True)
+    monkeypatch.setattr(Sender, "unpaced_streams", lambda _: 1)
     anew(heard_and_followed)
 
 
@@ -257,12 +258,12 @@ def test_bbr_that_was_taken_alone_is_left_for_unknown_company(tmp_path, monkeypa
     """Unless it is what is wanted in doubt."""
     monkeypatch.setattr(monitor, "_SETTLE_S", 0.1)
     monkeypatch.setattr(monitor, "_LOOK_S", 0.05)
-    monkeypatch.setattr(Sender, "is_alone", lambda _: True)
+    monkeypatch.setattr(Sender, "unpaced_streams", lambda _: 1)
 
     class Company(Hearing):
         """Nobody is heard in the first ten looks, and then what was never learned."""
 
-        def beside(self, samples, own):
+        def beside(self, samples, own, streams=1):
             heard = super().beside(samples, own)
             heard.known = len(self.listened) <= 10
             return heard
@@ -289,12 +290,43 @@ def test_bbr_that_was_taken_alone_is_left_for_unknown_company(tmp_path, monkeypa
 
 
 @needs_bbr
+def test_it_is_listened_beside_all_streams_of_the_file(tmp_path, monkeypatch):
+    """After one silence; what is heard beside them is followed without another."""
+    monkeypatch.setattr(monitor, "_SETTLE_S", 0.1)
+    monkeypatch.setattr(monitor, "_LOOK_S", 0.05)
+    monkeypatch.setattr(monitor, "LOOKS", 4)
+    told, counted = Hearing("C", beside={"cubic": "B", "bbr": "B"}), Sender.unpaced_streams
+    monkeypatch.setattr(
+        Sender, "unpaced_streams", lambda self: counted(self) or len(self.connections.look())
+    )
+    with Sending(tmp_path, told, 8 * MIB, streams=3, rate=Rate("20 Mbit/s")) as sending:
+        assert news(sending.selection, "choice").facts["control"] == "cubic"
+        assert news(sending.selection, "choice").facts["control"] == "bbr"
+        sending.selection.set_rate(FAST)
+        sending.finish()
+    assert set(told.beside_streams) == {3}
+    assert set(told.listened) == {"cubic"}  # several of BBR hide others
+    assert len(told.shown) == 1
+
+
+def test_only_streams_without_a_pace_are_listened_beside(tmp_path):
+    told = Told("C")
+    with Sending(tmp_path, told, 8 * MIB, streams=3, rate=Rate("20 Mbit/s")) as sending:
+        until(lambda: len(sending.transfer.tcp_info()) == 3)
+        ended = threading.Event()
+        paced, free = (
+            Sender(sending.transfer, None, pace, ended) for pace in (Rate("20 Mbit/s"), None)
+        )
+        assert (paced.unpaced_streams(), free.unpaced_streams()) == (0, 3)
+
+
+@needs_bbr
 @pytest.mark.parametrize(
     ("alone", "settings"), [(False, {}), (True, {"steady_s": 0.0})], ids=["paced", "chosen once"]
 )
 def test_where_it_would_tell_nothing_nobody_listens(tmp_path, monkeypatch, alone, settings):
     if alone:
-        monkeypatch.setattr(Sender, "is_alone", lambda _: True)
+        monkeypatch.setattr(Sender, "unpaced_streams", lambda _: 1)
     told = Hearing("C", beside={"cubic": "B"})
     with Sending(tmp_path, told, 3 * MIB, rate=Rate("20 Mbit/s"), **settings) as sending:
         events = sending.finish()
@@ -307,7 +339,7 @@ def test_a_control_that_was_left_by_mistake_is_left_less_readily(tmp_path, monke
     monkeypatch.setattr(monitor, "_SETTLE_S", 0.1)
     monkeypatch.setattr(monitor, "_LOOK_S", 0.05)
     monkeypatch.setattr(monitor, "LOOKS", 4)
-    monkeypatch.setattr(Sender, "is_alone", lambda _: True)
+    monkeypatch.setattr(Sender, "unpaced_streams", lambda _: 1)
     told = Hearing("C", beside={"cubic": "B", "bbr": "C"})
     with Sending(tmp_path, told, 80 * MIB, rate=Rate("20 Mbit/s")) as sending:
         until(lambda: len(told.listened) > 4 + 4 + 8 + 8)

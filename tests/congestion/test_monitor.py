@@ -9,7 +9,7 @@ import pytest
 from studies.training.assess_beside import Streams, alike, heard_at_s, run, turned
 from studies.training.interaction import CONTROLS
 from weir.congestion.choice import Wanted, choose
-from weir.congestion.classify.beside import OWN, without
+from weir.congestion.classify.beside import OWN, can_hear, without
 from weir.congestion.classify.classes import ALL_LABELS, BACKGROUNDS, CLASSES, Mixture
 from weir.congestion.classify.recogniser import Recogniser
 from weir.congestion.cycle import monitor
@@ -19,36 +19,54 @@ from weir.probe.sample import Sample
 RATE_HZ = 20
 
 
+@pytest.mark.parametrize("streams", [1, 2, 8])
 @pytest.mark.parametrize("heard", CLASSES, ids=lambda mixture: mixture.label)
 @pytest.mark.parametrize("own", CONTROLS)
-def test_of_few_streams_ones_own_is_taken_out(own, heard):
-    """Counting them is the oracle; where there is none of its kind nothing is taken."""
+def test_of_few_streams_ones_own_are_taken_out(own, heard, streams):
+    """Counting them is the oracle; where there is none of their kind nothing is taken."""
     fewer = {"cubic": heard.cubic, "bbr": heard.bbr}
-    fewer[own] = max(0, fewer[own] - 1)
-    others, bbr = without(own, {heard.label: 1.0})
+    fewer[own] = max(0, fewer[own] - streams)
+    others, bbr = without(own, {heard.label: 1.0}, streams)
     assert others == {Mixture(**fewer).label: 1.0}
     assert bbr == (fewer["bbr"] > 0)
 
 
+@pytest.mark.parametrize("streams", [1, 2, 4, 8, 16])
 @pytest.mark.parametrize("own", OWN)
-def test_probabilities_stay_probabilities(own):
+def test_probabilities_stay_probabilities(own, streams):
     draw = np.random.default_rng(1)
     for values in draw.dirichlet(np.full(len(ALL_LABELS), 0.3), size=100):
-        others, bbr = without(own, dict(zip(ALL_LABELS, values.tolist(), strict=True)))
+        heard = dict(zip(ALL_LABELS, values.tolist(), strict=True))
+        others, bbr = without(own, heard, streams)
         assert sum(others.values()) == pytest.approx(1)
         assert set(others) <= set(ALL_LABELS)
         told = sum(others[one.label] for one in BACKGROUNDS if one.has_bbr and one.label in others)
         assert bbr == pytest.approx(told)
 
 
-def test_of_many_that_are_mixed_only_one_may_be_of_ones_own_kind():
-    """One BBR among CUBICs is one's own with the probability of 1 / (streams - 1), classes.py."""
-    drawn = (2, 3, 3, 4, 4, 5, 6, 8)
-    alone = sum(1 / (streams - 1) for streams in drawn) / len(drawn)
-    others, bbr = without("bbr", {"Bn-Cn": 1.0})
-    assert others["Cn"] == pytest.approx(alone, abs=0.01)
-    assert bbr == pytest.approx(1 - alone, abs=0.01)
-    assert without("cubic", {"Bn-Cn": 1.0})[1] == 1.0
+MANY = (2, 3, 3, 4, 4, 5, 6, 8)  # streams of BBR among others, classes.py
+NO_BBR = {one.label for one in BACKGROUNDS if not one.has_bbr}
+
+
+@pytest.mark.parametrize("streams", [1, 2, 3, 4, 5, 8])
+def test_of_many_that_are_mixed_none_but_ours_may_be_of_our_kind(streams):
+    """As many are of BBR as ours, up to all but one: each number is as likely."""
+    drawn = [total for total in MANY if total > streams] or [streams + 1]
+    alone = sum(1 / (total - streams) for total in drawn) / len(drawn)
+    others, bbr = without("bbr", {"Bn-Cn": 1.0}, streams)
+    assert sum(others.get(label, 0.0) for label in NO_BBR) == pytest.approx(alone)
+    assert bbr == pytest.approx(1 - alone)
+    assert without("cubic", {"Bn-Cn": 1.0}, streams)[1] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("own", "label"), [("cubic", "Cn"), ("bbr", "Bn")])
+def test_of_many_of_one_kind_all_may_be_ours(own, label):
+    """There are three to eight, each number as likely; of two streams ours are two of them."""
+    others, _ = without(own, {label: 1.0}, 2)
+    one, two = {"cubic": ("B0-C1", "C1-C1"), "bbr": ("B1-C0", "B1-B1")}[own]
+    assert others == pytest.approx({one: 1 / 6, two: 1 / 6, label: 4 / 6})
+    assert without(own, {label: 1.0}, 4)[0]["B0-C0"] == pytest.approx(1 / 5)
+    assert without(own, {label: 1.0}, 9)[0] == {"B0-C0": 1.0}
 
 
 RATE = 4
@@ -63,8 +81,8 @@ class Ear:
         self.told = list(told)
         self.shown = []
 
-    def beside(self, samples, own):
-        self.shown.append((len(samples), own))
+    def beside(self, samples, own, streams):
+        self.shown.append((len(samples), own, streams))
         return self.told.pop(0)
 
 
@@ -114,7 +132,13 @@ UNKNOWN_BBR = heard(0.9, known=False)
 def test_it_is_said_once_it_is_sure_some_looks_in_a_row(two_looks, own, told, answers):
     ear = Ear(*told)
     assert said(Listener(ear, own), len(told)) == answers
-    assert ear.shown == [(4 * (number + 1), own) for number in range(len(told))]
+    assert ear.shown == [(4 * (number + 1), own, 1) for number in range(len(told))]
+
+
+def test_it_is_asked_beside_all_streams_of_the_file(two_looks):
+    ear = Ear(NO, NO)
+    said(Listener(ear, "cubic", streams=3), 2)
+    assert [streams for _, _, streams in ear.shown] == [3, 3]
 
 
 def said_after_s(told, own, mbit_s, **settings):
@@ -283,6 +307,40 @@ def test_another_background_is_heard_soon_and_the_same_one_never(own):
         assert 60 < at_s[0] < 85, f"seed {seed}"
         same = run(alike(own, joined=False), PATH, RATE_HZ, seed)
         assert heard_at_s(recogniser, own, same) == [], f"seed {seed}"
+
+
+@pytest.mark.parametrize("others", [["cubic"], ["bbr"]])
+def test_whether_bbr_is_there_is_heard_beside_several_streams_of_ours(others):
+    """The simulator says who is there: the others from the beginning, ours from 2 s on."""
+    recogniser = Recogniser.shipped()
+    for ours in (4, 8):
+        there = Streams("cubic", [(one, 0, 28) for one in others], ours)
+        seen = run(there, PATH, RATE_HZ, seed=31).samples
+        looks = [recogniser.beside(seen[: RATE_HZ * s], "cubic", ours) for s in range(22, 28)]
+        right = [look.known and (look.bbr > 0.5) == (others == ["bbr"]) for look in looks]
+        assert sum(right) > len(looks) / 2, ours
+        assert all(f"beside our own {ours} streams of CUBIC, " in look.why for look in looks)
+
+
+def test_beside_more_than_four_streams_it_takes_the_longest_window():
+    recogniser, seen = Recogniser.shipped(), [sample_of(number) for number in range(20 * RATE_HZ)]
+    assert recogniser.beside(seen[: 5 * RATE_HZ], "cubic", 4) is not None
+    assert recogniser.beside(seen[: 20 * RATE_HZ - 1], "cubic", 5) is None
+    assert recogniser.beside(seen, "cubic", 5) is not None
+
+
+def test_beside_several_streams_of_bbr_nothing_is_told():
+    recogniser, seen = Recogniser.shipped(), [sample_of(number) for number in range(20 * RATE_HZ)]
+    assert recogniser.beside(seen, "bbr", 1) is not None
+    assert recogniser.beside(seen, "bbr", 2) is None
+    heard_beside = {own: can_hear(own, 2) for own in ("cubic", "reno", "bbr", "dctcp")}
+    assert heard_beside == {"cubic": True, "reno": True, "bbr": False, "dctcp": False}
+    assert not can_hear("cubic", 0)
+
+
+def sample_of(number):
+    """One of a quiet path."""
+    return Sample(number, number * 10**9 // RATE_HZ, 0, (30_000_000 + number % 3 * 1000,))
 
 
 def test_too_few_samples_and_other_controls_tell_nothing():

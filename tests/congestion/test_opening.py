@@ -6,6 +6,7 @@ connections were made in a lab: nobody there, or streams that had been there for
 
 import json
 import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -82,10 +83,11 @@ def test_a_longer_silence_is_quiet_once_it_has_been_so_for_eight_round_trips():
 @pytest.fixture
 def path(monkeypatch):
     """What silence and counters say, changeable."""
-    told = SimpleNamespace(state=None, quiet=True, others=False)
+    told = SimpleNamespace(state=None, quiet=True, others=False, is_held=False)
 
     class Reader:
         state = None
+        is_held = property(lambda _self: told.is_held)
 
         def sees(self, _at_s, _connections):
             self.state = told.state
@@ -158,7 +160,7 @@ def test_beside_others_silence_tells(tmp_path, path, state):
 def test_beside_others_it_sends_and_hears_them(tmp_path, path, monkeypatch, beside, state, taken):
     told = []
     take = sender_module.Sender.take
-    monkeypatch.setattr(sender_module.Sender, "is_alone", lambda _: True)
+    monkeypatch.setattr(sender_module.Sender, "unpaced_streams", lambda _: 1)
     monkeypatch.setattr(
         sender_module.Sender, "take", lambda self, *what: (told.append(what), take(self, *what))
     )
@@ -183,6 +185,40 @@ def test_beside_others_it_sends_and_hears_them(tmp_path, path, monkeypatch, besi
 
 
 @needs_bbr
+def test_while_files_are_the_limit_nobody_is_heard_and_nothing_chosen(tmp_path, path, monkeypatch):
+    """Small ones: what is heard beside them is not beside a stream that sends all it can."""
+    monkeypatch.setattr(sender_module.Sender, "unpaced_streams", lambda _: 1)
+    path.quiet, path.state, path.is_held = False, PathState("ours", 0.03, 20e6, 20e6), True
+    hearing = Hearing("?", beside={"cubic": "B1-C0", "bbr": "B1-C0"})
+    with sending(tmp_path, hearing) as begun:
+        begun.selection.set_rate(FAST)
+        events = begun.finish()
+    assert events == []
+    assert hearing.listened == []
+
+
+@needs_bbr
+def test_who_is_there_is_heard_once_files_are_the_limit_no_more(tmp_path, path, monkeypatch):
+    monkeypatch.setattr(sender_module.Sender, "unpaced_streams", lambda _: 1)
+    path.quiet, path.state, path.is_held = False, PathState("ours", 0.03, 20e6, 20e6), True
+    hearing = Hearing("?", beside={"cubic": "B1-C0", "bbr": "B1-C0"})
+    with sending(tmp_path, hearing) as begun:
+        until(lambda: begun.transfer.progress().bytes_durable.count > 4 * MIB)
+        assert hearing.listened == []
+        path.is_held = False
+        choice = news(begun.selection, "choice")
+        assert choice.facts["control"] == "bbr"
+        until(lambda: hearing.listened[-1] == "bbr")
+        path.is_held = True
+        time.sleep(0.3)  # what is being heard is heard to its end
+        listened = len(hearing.listened)
+        time.sleep(1.5)
+        assert len(hearing.listened) == listened
+        begun.selection.set_rate(FAST)
+        begun.finish()
+
+
+@needs_bbr
 def test_a_stream_that_has_entered_stays_paced_until_it_has_settled(tmp_path, path, monkeypatch):
     is_settled = threading.Event()
     paces = []
@@ -203,7 +239,7 @@ def test_a_stream_that_has_entered_stays_paced_until_it_has_settled(tmp_path, pa
         Transfer, "set_rate", lambda self, rate: (paces.append(rate), set_rate(self, rate))
     )
     monkeypatch.setattr(cycle, "Entry", Entering)
-    monkeypatch.setattr(sender_module.Sender, "is_alone", lambda _: True)
+    monkeypatch.setattr(sender_module.Sender, "unpaced_streams", lambda _: 1)
     path.quiet, path.state = False, PathState("ours", 0.03, 20e6, 20e6)
     with sending(tmp_path, Hearing("?", beside={"cubic": "B0-C1", "bbr": "B0-C1"})) as begun:
         assert news(begun.selection, "enter").facts["pace_bps"] == 10e6
@@ -229,7 +265,7 @@ def test_of_a_control_that_is_given_only_the_streams_are_chosen(tmp_path, path):
 
 
 def test_of_a_control_that_is_given_one_stream_stays_beside_others(tmp_path, path, monkeypatch):
-    monkeypatch.setattr(sender_module.Sender, "is_alone", lambda _: True)
+    monkeypatch.setattr(sender_module.Sender, "unpaced_streams", lambda _: 1)
     path.quiet, path.state = False, PathState("ours", 0.03, 20e6, 20e6)
     hearing = Hearing("?", beside={"cubic": "B1-C0"})
     with sending(tmp_path, hearing, controls=("cubic",)) as begun:
@@ -254,7 +290,7 @@ def test_a_sign_of_others_ends_what_quiet_began(tmp_path, path, sign):
 
 @needs_bbr
 def test_who_shows_later_is_listened_to(tmp_path, path, monkeypatch):
-    monkeypatch.setattr(sender_module.Sender, "is_alone", lambda _: True)
+    monkeypatch.setattr(sender_module.Sender, "unpaced_streams", lambda _: 1)
     path.state = FULL
     hearing = Hearing("B0-C1", beside={"cubic": NOBODY})
     with sending(tmp_path, hearing) as begun:

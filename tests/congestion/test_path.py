@@ -160,6 +160,50 @@ def test_what_the_source_does_not_give_is_not_the_paths_doing():
     assert use(looks(3, 1000, unsent=lambda _: 0)) is None
 
 
+def test_how_little_small_files_take_shows_nobody():
+    """At 2 s large files end; of small ones acknowledgements are late, and the stream waits."""
+    told = {
+        "delivered": lambda at_s: round(3000 * min(at_s, 2) + 1000 * max(0, at_s - 2)),
+        "srtt_us": lambda at_s: 65_000 if at_s < 2 else 80_000,
+    }
+    assert use(looks(4, 0, **told)) == "shared"
+    waits = {"unsent": lambda at_s: 0 if at_s > 2 and round(20 * at_s) % 4 else 1 << 20}
+    assert use(looks(4, 0, **told, **waits)) is None
+
+
+def test_how_much_small_files_take_does_not_fill_the_path():
+    assert use(looks(3, 1000, srtt_ms=80)) == "ours"
+    assert use(looks(3, 1000, srtt_ms=80, unsent=lambda _: 0)) is None
+
+
+@pytest.mark.parametrize(
+    ("told", "is_held"),
+    [
+        ({}, False),
+        ({"unsent": lambda _: 0}, True),
+        ({"unsent": lambda at_s: 0 if at_s < 2 else 1 << 20}, False),
+        ({"unsent": lambda at_s: 0 if at_s > 2 else 1 << 20}, True),
+        ({"peer_limited_ms": lambda at_s: round(900 * at_s)}, True),
+    ],
+)
+def test_what_holds_us_up_and_is_not_the_path_is_told(told, is_held):
+    reader = PathReader()
+    assert not reader.is_held
+    for at_s, look in looks(3, 1000, **told):
+        reader.sees(at_s, [info(**look)])
+    assert reader.is_held is is_held
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_file_that_the_path_limits_is_not_held_once_it_has_begun(name):
+    """The receiver opens its window in the first two seconds."""
+    reader = PathReader()
+    for row in RECORDED[name]:
+        look = dict(zip(COLUMNS, row, strict=True))
+        reader.sees(look["at_s"], [info(**look)])
+        assert not (reader.is_held and look["at_s"] > 2.5)
+
+
 def test_a_rate_that_still_grows_says_nothing():
     assert use(looks(3, 1000, delivered=lambda at_s: round(100 * 2 ** (3 * at_s)))) is None
 

@@ -23,12 +23,16 @@ NOBODY = "B0-C0"
 @pytest.fixture
 def path(monkeypatch):
     """What every look at the path says, changeable."""
-    told = SimpleNamespace(state=None, looks=0)
+    told = SimpleNamespace(state=None, looks=0, is_held=False)
 
     class Reader:
         @property
         def state(self):
             return told.state if told.looks else None
+
+        @property
+        def is_held(self):
+            return told.is_held
 
         def sees(self, _at_s, _connections):
             told.looks += 1

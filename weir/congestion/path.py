@@ -7,12 +7,16 @@ Three things decide what a congestion control gets there, beside who else is the
 - whose queue it is. Alone we fill a queue only while we get as much as we ever got. A queue that
   stood while we got much less is somebody else's;
 - what losses come of: where the queue was long, of its overflow; else of the path, at random.
+
+While files do not come fast enough, as small ones do, how little we get says nothing of others, and
+how much nothing of the path.
 """
 
 import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal
 
 from weir.probe.tcp_info import TcpInfo
@@ -100,6 +104,7 @@ class _Look:
     idle: bool
     rate_pps: float = 0.0  # over the span before it
     after_pps: float | None = None  # and over the one after it, once that is over
+    idle_after: bool = False  # whether the source was the limit in that
 
 
 class PathReader:
@@ -174,6 +179,16 @@ class PathReader:
         )
 
     @property
+    def is_held(self) -> bool:
+        """Whether the receiver's window or the source is the limit by now, and not the path."""
+        lately = self._lately(self._free_s) if self._looks else None
+        return lately is not None and self._is_held(lately)
+
+    @property
+    def _free_s(self) -> float:
+        return max(_FREE_MIN_S, _FREE_ROUNDS * self._rtt_s)
+
+    @property
     def _span_s(self) -> float:
         return max(_SPAN_MIN_S, _SPAN_ROUNDS * self._rtt_s)
 
@@ -203,12 +218,15 @@ class PathReader:
 
     def _end_spans(self, latest: _Look) -> None:
         """Notes what came after the looks whose span is over by now."""
-        for look in reversed(self._looks):
+        after = [latest]
+        for look in islice(reversed(self._looks), 1, None):
             if look.after_pps is not None:
                 return
+            after.append(look)
             span_s = latest.at_s - look.at_s
             if span_s >= max(self._span_s, _SPAN_ROUNDS * look.srtt_s):
                 look.after_pps = (latest.delivered - look.delivered) / span_s
+                look.idle_after = _is_idle(after)
 
     def _count(self, before: _Look, look: _Look) -> None:
         """Counts what arrived and was lost between two looks, unless the queue was long."""
@@ -235,7 +253,7 @@ class PathReader:
 
     def _has_room(self) -> bool:
         """Whether no queue stood for some time, and we do not get what fills the path."""
-        lately = self._lately(max(_FREE_MIN_S, _FREE_ROUNDS * self._rtt_s))
+        lately = self._lately(self._free_s)
         if lately is None or self._is_held(lately) or self._is_growing(lately[-1]):
             return False
         queues = sum(map(self._queue, lately))
@@ -246,7 +264,9 @@ class PathReader:
         """Whether a queue stood for some time, and all that time we got as much as ever."""
         lately = self._lately(_OURS_S)
         least_pps = _FILLED * self._best_pps
-        return lately is not None and all(
+        if lately is None or _is_idle(lately):
+            return False
+        return all(
             self._queue(look) and not look.starting and look.rate_pps >= least_pps
             for look in lately
         )
@@ -260,7 +280,9 @@ class PathReader:
         seen, delivered = 0, -1
         since_s = self._looks[-1].at_s - _OTHERS_S
         for look in (one for one in self._looks if one.at_s >= since_s):
-            if not look.after_pps or look.recovering or look.delivered == delivered:
+            if not look.after_pps or look.idle_after:
+                continue
+            if look.recovering or look.delivered == delivered:
                 continue
             own_s = look.in_flight / 2 / self._best_pps if look.starting else 0.0
             stands = look.srtt_s - self._rtt_s > own_s + self._noise_s
@@ -281,12 +303,17 @@ class PathReader:
         """Whether the receiver's window, or the source, was the limit, and not the path."""
         first, last = looks[0], looks[-1]
         held = (last.held_s - first.held_s) > _HELD * (last.at_s - first.at_s)
-        return held or sum(look.idle for look in looks) > _HELD * len(looks)
+        return held or _is_idle(looks)
 
     def _is_growing(self, latest: _Look) -> bool:
         before_s = latest.at_s - 2 * self._span_s
         before = next((one for one in reversed(self._looks) if one.at_s <= before_s), None)
         return before is None or latest.rate_pps > _GROWTH * before.rate_pps
+
+
+def _is_idle(looks: Sequence[_Look]) -> bool:
+    """Whether the source was the limit."""
+    return sum(look.idle for look in looks) > _HELD * len(looks)
 
 
 def _look(at_s: float, connections: Sequence[TcpInfo]) -> _Look | None:

@@ -136,6 +136,9 @@ KIND = {kind.label: kind for kind in KINDS}
 SEVERAL = (3, 8)
 """So many streams at least and at most has a background of several, unless more are asked for."""
 
+MIXED = (2, 3, 3, 4, 4, 5, 6, 8)
+"""So many streams has one of BBR among others, each number as likely as it is frequent here."""
+
 
 def greedy_controls(
     label: str, draw: random.Random, many: tuple[int, int] = SEVERAL
@@ -174,7 +177,7 @@ def _count(draw: random.Random, many: tuple[int, int]) -> int:
 
 
 def _both(draw: random.Random, among: tuple[int, int]) -> list[str]:
-    many = draw.choice((2, 3, 3, 4, 4, 5, 6, 8)) if among == SEVERAL else _count(draw, among)
+    many = draw.choice(MIXED) if among == SEVERAL else _count(draw, among)
     if many == 2:  # BBR and CUBIC is the work's B1-C1.
         return ["bbr", "reno"]
     bbr = draw.randint(1, many - 1)

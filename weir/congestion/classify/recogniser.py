@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weir import files
-from weir.congestion.classify.beside import OWN, without
+from weir.congestion.classify.beside import FEW, can_hear, without
 from weir.congestion.classify.classes import BACKGROUNDS, KINDS, WITH_BBR
 from weir.congestion.classify.features import Values, features
 from weir.congestion.classify.model import Model
@@ -184,23 +184,25 @@ class Recogniser:
         """
         return _unless_short(self._heard(samples), _first_replies_ms(samples))
 
-    def beside(self, samples: Sequence[Sample], own: str) -> Recognition | None:
-        """Says who else is on the path of these samples, on which one stream of our own sends.
+    def beside(self, samples: Sequence[Sample], own: str, streams: int = 1) -> Recognition | None:
+        """Says who else is on the path of these samples, on which streams of our own send.
 
         Args:
             samples: in order, evenly spaced, at `rate_hz`.
-            own: the stream's congestion control, by the kernel's name. It sends all it can.
+            own: their congestion control, by the kernel's name. They send all they can.
+            streams: so many are ours.
 
         Returns:
-            None if they are too few, or nothing is known of such a stream.
+            None if they are too few, or nothing is known of such streams.
         """
-        size = self.seconds[0] * self.rate_hz
-        if own not in OWN or len(samples) < size:
+        size = self.seconds[0 if streams <= FEW else -1] * self.rate_hz
+        if not can_hear(own, streams) or len(samples) < size:
             return None
         # A BBR of ours beside one of version 3 sounds like two of ours.
         heard = self._heard(samples[-size:], frozenset() if own == "bbr" else _AMONG)
-        others, bbr = without(own, heard.probabilities)
-        why = f"beside our own {own.upper()}, {heard.why}"
+        others, bbr = without(own, heard.probabilities, streams)
+        ours = own.upper() if streams == 1 else f"{streams} streams of {own.upper()}"
+        why = f"beside our own {ours}, {heard.why}"
         found = replace(heard, probabilities=others, bbr=bbr, why=why)
         return _unless_short(found, _first_replies_ms(samples))
 

@@ -39,7 +39,7 @@ from weir.congestion.choice import Choice, Interaction, Wanted, choose
 from weir.congestion.choice.decide import Recognised, one_level_tree
 from weir.congestion.choice.reach import LOSS_BASED
 from weir.congestion.choice.response import streams_to_fill
-from weir.congestion.classify.beside import OWN
+from weir.congestion.classify.beside import OWN, can_hear
 from weir.congestion.cycle.beginning import begin
 from weir.congestion.cycle.change import EARLIEST_S, ChangeDetector
 from weir.congestion.cycle.demand import Demand, Trend
@@ -171,7 +171,8 @@ class Selection(ThreadedCompanion):
             if settings.pattern is not None:
                 self._pattern = Pattern.parse(settings.pattern)
                 require_congestion(self._pattern.congestions)
-            recogniser = self._recogniser(is_urgent=opened is None)
+            is_urgent = opened is None and not self._room.is_held
+            recogniser = self._recogniser(is_urgent=is_urgent)
             if recogniser and (target := self._target()):
                 self._cycle(recogniser, target, opened)
         except WeirError as error:
@@ -283,7 +284,7 @@ class Selection(ThreadedCompanion):
             self._room.begin_anew()
         self._room.opening = None
         is_free = self._settings.silence is not None and self._sender.streams == 1
-        can_hear = is_free and self.control in OWN and self._sender.is_alone()
+        can_hear = is_free and self.control in OWN and self._sender.unpaced_streams() == 1
         if can_hear and isinstance(recogniser, Ear):
             return self._hear(recogniser, target)
         return self._probe(recogniser, target)
@@ -296,7 +297,9 @@ class Selection(ThreadedCompanion):
             while not (self._is_over() or samples.is_over):
                 sample = samples.take(_READ_S)
                 self._room.look()
-                if sample and (heard := learning.hears(sample, self._room.path)):
+                if self._room.is_held:
+                    learning = Learning(ear, self.control)
+                elif sample and (heard := learning.hears(sample, self._room.path)):
                     choice = self._choose(heard, learning.samples)
                     seconds = round(learning.seconds, 1)
                     return Found(heard, choice, learning.samples, seconds, how=LISTENING)
@@ -477,7 +480,7 @@ class Selection(ThreadedCompanion):
         seconds = time.monotonic() - begin_s
         self._sender.connections.look()
         goodput_bps = 8 * (self._sender.connections.acked_bytes - acked) / max(seconds, 1e-3)
-        if seconds > 1:
+        if seconds > 1 and not self._room.is_held:
             self._demand.learn(goodput_bps, self._expected_own, self._sender.pace)
         self._event_log.note(
             "steady",
@@ -505,7 +508,11 @@ class Selection(ThreadedCompanion):
             if self._is_over() or (steady_s is not None and 0 < steady_s <= seconds):
                 return None
             self._settles()
-            if listener and sample and (heard := listener.hears(sample)):
+            if listener and self._is_held():
+                listener.rest()
+                changes, changed = ChangeDetector(), None
+                trend = Trend() if trend else None
+            elif listener and sample and (heard := listener.hears(sample)):
                 choice = self._choose(heard, listener.samples)
                 if choice.control != self.control:
                     self._leave(begin_s + seconds)
@@ -540,6 +547,11 @@ class Selection(ThreadedCompanion):
                 self._event_log.tell("change", words, what=changed)
                 return None
         return None
+
+    def _is_held(self) -> bool:
+        """Whether files and not the path are the limit: then whatever is chosen gets no more."""
+        self._room.look()
+        return self._room.is_held
 
     def _finds_room(self, known: Recognised, seconds: float) -> Found | None:
         """Another control, where nobody is and the one in use leaves some of the path unused."""
@@ -596,12 +608,16 @@ class Selection(ThreadedCompanion):
     def _listener(self, recogniser: Recogniser, *, is_alone: bool) -> Listener | None:
         """None where the samples of a prober would tell nothing."""
         is_wanted = self._settings.steady_s is None and self._settings.pattern is None
-        if not (is_wanted and self._sender.is_alone() and self.control in OWN):
+        if not (is_wanted and self.control in OWN and isinstance(recogniser, Ear)):
             return None
-        if not isinstance(recogniser, Ear):
+        streams = self._sender.unpaced_streams()
+        # Those that joined because nobody is there the room watches, and not all are there yet.
+        if self._sender.streams > 1 or not can_hear(self.control, streams):
             return None
         patience = self._patience.get(self.control, 1)
-        return Listener(recogniser, self.control, patience, self._had_bps, is_alone=is_alone)
+        return Listener(
+            recogniser, self.control, patience, self._had_bps, is_alone=is_alone, streams=streams
+        )
 
     def _beats(self, listens: Recogniser | None, target: Target) -> Generator[Sample | None]:
         """Samples of the path for who listens to them; else nothing, every now and then."""

@@ -1,6 +1,6 @@
 """Listening: who comes and goes on a path while a transfer sends, heard by a prober beside it.
 
-Silence tells more, and costs what is not sent in it. The transfer's own stream is heard with the
+Silence tells more, and costs what is not sent in it. The transfer's own streams are heard with the
 others and taken out (`weir.congestion.classify.beside`); what that leaves is whether BBR is among
 them, and that decides (001-spec 6.3). It is said only where it speaks against the control in use;
 sooner where what the stream gets bears it out: beside BBR a stream of CUBIC loses most of what it
@@ -51,19 +51,20 @@ class Ear(Protocol):
     @property
     def rate_hz(self) -> float: ...  # noqa: D102 - see above
 
-    def beside(self, samples: Sequence[Sample], own: str) -> Recognised | None:
-        """Who is there beside a stream under `own`; None while that cannot be told."""
+    def beside(self, samples: Sequence[Sample], own: str, streams: int = 1) -> Recognised | None:
+        """Who is there beside so many streams under `own`; None while that cannot be told."""
 
 
 class Listener:
-    """Takes the samples of a path, one by one, while a stream under one control sends on it.
+    """Takes the samples of a path, one by one, while a file's streams under one control send on it.
 
     Args:
         ear: tells who else is there.
-        own: the stream's congestion control, by the kernel's name.
+        own: the streams' congestion control, by the kernel's name.
         patience: how many times as many looks as usual have to say the same.
-        had_bps: what the stream had when this begins; None where that is not known.
+        had_bps: what they had when this begins; None where that is not known.
         is_alone: whether the control was taken because nobody else was there.
+        streams: so many are the file's.
 
     Attributes:
         stands: whether the last look that said something said that the control suits who is there.
@@ -77,9 +78,11 @@ class Listener:
         had_bps: float | None = None,
         *,
         is_alone: bool = False,
+        streams: int = 1,
     ) -> None:
         self._ear = ear
         self._own = own
+        self._streams = streams
         self._patience = patience
         self._had_bps = had_bps
         self._fears_company = is_alone and not gives_way(own)
@@ -108,7 +111,7 @@ class Listener:
         self._samples.append(sample)
         if not self._is_due:
             return None
-        heard = self._ear.beside(self.samples, self._own)
+        heard = self._ear.beside(self.samples, self._own, self._streams)
         if heard is None:
             return None
         self._known.append(heard.known)
@@ -130,11 +133,11 @@ class Listener:
         return heard if self._is_said(is_borne_out) else None
 
     def carries(self, at_s: float, acked_bytes: int) -> None:
-        """What the stream has carried by then.
+        """What the streams have carried by then.
 
         Args:
             at_s: on any clock that only goes forward.
-            acked_bytes: since it began.
+            acked_bytes: since they began.
         """
         self._carried.append((at_s, acked_bytes))
         while at_s - self._carried[0][0] > _NOW_S + _BETWEEN_S + _BEFORE_S:
@@ -142,7 +145,7 @@ class Listener:
 
     @property
     def own_bps(self) -> float | None:
-        """What the stream gets now; None while that is not known."""
+        """What the streams get now; None while that is not known."""
         return self._rate(_HAS_S, 0.0)
 
     @property
@@ -198,6 +201,13 @@ class Listener:
         # Beside nobody any does.
         suits = heard.bbr + heard.probabilities.get(IDLE, 0.0)
         return 1 - suits, suits
+
+    def rest(self) -> None:
+        """What was heard was not beside streams that send all they can: all of it begins anew."""
+        self._samples.clear()
+        self._carried.clear()
+        self._known.clear()
+        self.forget()
 
     def forget(self) -> None:
         """What was heard is not to be followed, or is too old: the looks in a row begin anew."""

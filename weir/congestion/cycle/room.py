@@ -39,6 +39,15 @@ class Room:
         """What is known of it."""
         return self._path.state
 
+    @property
+    def is_held(self) -> bool:
+        """Whether files, or the receiver, and not the path are the limit by now.
+
+        What is heard beside such a stream is not heard beside one that sends all it can, and no
+        control would get it more.
+        """
+        return self._path.is_held
+
     def begin_anew(self) -> None:
         """Beside others it tells something else: what was known is so no more."""
         self.opening, self._path = None, PathReader()

@@ -94,11 +94,11 @@ class Sender:
             if not any(info.in_flight_packets or info.unsent_bytes for info in connections):
                 return
 
-    def is_alone(self) -> bool:
-        """Whether there is one stream, which sends all it can; waits until there is any."""
+    def unpaced_streams(self) -> int:
+        """How many streams send all they can; none where there is a pace. Waits for the first."""
         while not (connections := self.connections.look()) and not self.is_over:
             self._ended.wait(LOOK_S / 5)
-        return self._pace is None and len(connections) == 1
+        return len(connections) if self._pace is None else 0
 
     def take(self, control: str, streams: int) -> None:
         """Sends under this control, on so many streams, from now on."""
