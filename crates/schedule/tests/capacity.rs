@@ -423,6 +423,38 @@ fn a_link_that_is_down_for_a_while_is_planned_around() {
     }
 }
 
+/// What is reserved for each flow, as a snapshot has it.
+fn plans(calendar: &dyn Servable) -> Vec<serde_json::Value> {
+    let document: serde_json::Value = serde_json::from_str(&calendar.snapshot()).unwrap();
+    let flows = document["flows"].as_array().unwrap();
+    flows.iter().map(|flow| flow["plan"].clone()).collect()
+}
+
+/// What was missing of the link until now was counted as reserved beside what is to come: all was
+/// laid anew, in another order, unless a restart had forgotten it.
+#[test]
+fn what_still_fits_stays_where_it_is_however_narrow_the_link_was_before() {
+    let network = one_link();
+    let link = network.links().next().unwrap();
+    let mbit = Rate::from_mbit_per_s;
+    let narrow = CapacityPiece { from: ms(0), to: ms(10_000), rate: mbit(2) };
+    let wide = CapacityPiece { from: ms(100_000), to: ms(101_000), rate: mbit(8) };
+    for policy in ["weir", "weir-all"] {
+        let mut world = World::new(&network, policy, 1);
+        world.calendar.set_capacity(Time::ZERO, link, &[narrow, wide], mbit(4)).unwrap();
+        world.submit(kilobytes(&network, "later", 4000, 30_000));
+        world.submit(kilobytes(&network, "sooner", 4000, 28_000));
+        world.calendar.epoch(ms(1000)).unwrap();
+        let before = plans(&*world.calendar);
+        let mut copy = restore(&world.calendar.snapshot()).unwrap();
+        for calendar in [&mut world.calendar, &mut copy] {
+            calendar.set_capacity(ms(1000), link, &[], mbit(4)).unwrap();
+            assert_eq!(plans(&**calendar), before, "{policy}");
+        }
+        assert_eq!(copy.snapshot(), world.calendar.snapshot(), "{policy}");
+    }
+}
+
 #[test]
 fn a_capacity_that_cannot_be_changes_nothing() {
     let network = one_link();

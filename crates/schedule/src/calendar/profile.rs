@@ -159,10 +159,12 @@ impl Timetable {
         self.capacities[link.index()]
     }
 
-    /// Whether a link carries all that is reserved on it, as far as that is not forgotten.
-    pub(crate) fn holds(&self, link: LinkId) -> bool {
+    /// Whether a link carries all that is reserved on it from some time on. What was missing of it
+    /// before then says nothing.
+    pub(crate) fn holds(&self, link: LinkId, from: u64) -> bool {
         let (most, profile) = (self.capacities[link.index()], &self.profiles[link.index()]);
-        profile.steps.iter().all(|(_, rate)| *rate <= most)
+        let first = profile.after(from).saturating_sub(1);
+        profile.steps[first..].iter().all(|(_, rate)| *rate <= most)
     }
 
     /// Whether each of the links has room for the span.

@@ -43,7 +43,7 @@ impl Weir {
         self.enter(now)?;
         self.settle();
         self.enter_capacity(link, capacity);
-        if !self.timetable.holds(link) {
+        if !self.timetable.holds(link, self.clock) {
             self.lay_anew(link);
         }
         self.catch_up_all();
