@@ -5,6 +5,7 @@ import itertools
 import subprocess
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -89,10 +90,39 @@ def test_an_entry_is_by_the_clocks_of_each_day_whenever_it_is_read(zone, change,
             assert held == inside, (local, now_s)
 
 
-def test_a_zone_that_a_machine_does_not_know_any_more_is_named():
-    stored = Timetable((Entry(1, "22:00", "06:00", daily=True, zone="Mars/Olympus"),))
-    with pytest.raises(BadInput, match="Mars/Olympus"):
-        stored.plan(START, GBIT)
+STRANGE = Entry(GBIT // 4, "22:00", "06:00", daily=True, zone="Mars/Olympus")
+
+
+def test_by_a_zone_that_a_machine_does_not_know_the_least_counts_at_all_hours():
+    """A standby may lack what the machine before it had: its service did not start, nor could the
+    link be told to be down."""
+    maintenance = Entry(0, format_instant(START), format_instant(START + 60 * S))
+    stored = Timetable((NIGHT, STRANGE, maintenance))
+    assert stored.strange_zones == ["Mars/Olympus"]
+    assert [stored.capacity_bps(START + x * S, GBIT) for x in (0, 60)] == [0, GBIT // 4]
+    pieces, rest_bps = stored.plan(START, GBIT)
+    assert [x.capacity_bps for x in pieces] == [0, GBIT // 4]
+    assert rest_bps == GBIT // 4
+    # Entries that give more than usual give nothing then.
+    more = Timetable((replace(STRANGE, capacity_bps=4 * GBIT),))
+    assert more.capacity_bps(START, GBIT) == GBIT
+
+
+def test_a_link_with_such_a_zone_can_be_told_to_be_down_and_gets_no_more_of_its_kind():
+    known = {"core.forward": Timetable((STRANGE,))}
+    plan = Planner(engine(), [], margin_ns=0, timetables=known)
+    plan.tick(START)
+    for down in (True, False):
+        change = partial(replace, down=down)
+        plan.change_timetables(START + S, ["core.forward"], change)
+        assert plan.timetables["core.forward"].down is down
+    assert plan.engine.capacities_bps["core.forward"] == GBIT
+    plan.submit(START + 2 * S, asked("a", 6 * GB, 60))
+    assert not plan.transfers
+    with pytest.raises(BadInput, match="not a time zone here"):
+        other = replace(STRANGE, capacity_bps=1)
+        wrong = Timetable((STRANGE, other))
+        plan.change_timetables(START + 3 * S, ["core.forward"], lambda _: wrong)
 
 
 def test_it_holds_within_a_night_and_outside_it():

@@ -1,5 +1,6 @@
 """A full disk under the store: what was accepted stays, nothing more is, and then it goes on."""
 
+import asyncio
 import contextlib
 import os
 import re
@@ -10,9 +11,12 @@ from pathlib import Path
 import httpx
 import pytest
 import sqlalchemy as sa
-from calendar_lab import CalendarProcess, headers, request, wait_for
+from calendar_lab import CalendarProcess, headers, request, settings, wait_for
 from clusters import Cluster
+from simulated_world import Clocks, VirtualLoop
 
+from weir.calendar.service.service import Service
+from weir.calendar.storage.store import Store
 from weir.errors import Unavailable
 
 
@@ -144,3 +148,39 @@ def switch_logs(cluster):
             connection.execute(sa.text("SELECT pg_logical_emit_message(false, 'weir', 'test')"))
             connection.execute(sa.text("SELECT pg_switch_wal()"))
     engine.dispose()
+
+
+def test_the_health_of_a_store_that_failed_is_told_at_once_and_until_it_has_written(
+    tmp_path, monkeypatch
+):
+    """It was said to be well for some seconds, and whenever there was nothing to write."""
+    loop, seen = VirtualLoop(), []
+
+    async def scenario():
+        store = Store(f"sqlite:///{tmp_path / 'calendar.db'}")
+        service = Service(settings(), store)
+        await service.start()
+        await asyncio.sleep(3)
+        seen.append(service.healthy)
+        commit = store.commit
+
+        def full(outcomes, snapshot, *, anchor, always):
+            if always:
+                raise Unavailable("database or disk is full")
+            return commit(outcomes, snapshot, anchor=anchor, always=always)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(store, "commit", full)
+            # The service's own time is written each second.
+            await asyncio.sleep(1.5)
+            for _ in range(20):
+                await asyncio.sleep(0.1)
+                seen.append(service.healthy)
+        await asyncio.sleep(1.5)
+        seen.append(service.healthy)
+        await service.stop()
+
+    with Clocks(loop).installed(monkeypatch):
+        loop.run_until_complete(scenario())
+    loop.close()
+    assert seen == [True, *[False] * 20, True]

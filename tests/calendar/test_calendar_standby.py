@@ -105,7 +105,7 @@ def test_a_superseded_service_answers_all_that_waits(tmp_path):
         with store._engine.begin() as connection:
             connection.exec_driver_sql("UPDATE service SET generation = generation + 1")
         # Nothing was written, so its time is due.
-        service._keeper._written_s = 0.0
+        service._keeper.written_s = 0.0
         goes_on.set()
         answers = await asyncio.wait_for(
             asyncio.gather(*waiting, return_exceptions=True), PATIENCE_S

@@ -44,6 +44,15 @@ class Entry:
     daily: bool = False
     zone: str = "UTC"
 
+    @property
+    def is_told(self) -> bool:
+        """Whether this machine can tell when it holds: it may lack the zone of a daily one."""
+        try:
+            _zone(self.zone)
+        except BadInput:
+            return not self.daily
+        return True
+
     def pieces(self, from_ns: int, days: int) -> list[Piece]:
         """The times of it that end after `from_ns`, for so many days."""
         if not self.daily:
@@ -97,7 +106,7 @@ class Timetable:
         if not self.all_entries:
             return [], nominal_bps
         end_ns = now_ns + HORIZON_DAYS * _DAY_NS
-        told = self._told(now_ns, HORIZON_DAYS)
+        told = self._told(now_ns, HORIZON_DAYS, nominal_bps)
         edges = {now_ns, end_ns}
         for piece in told:
             edges |= {x for x in (piece.from_ns, piece.to_ns) if now_ns < x < end_ns}
@@ -117,13 +126,28 @@ class Timetable:
         """What the link carries now."""
         if self.down:
             return 0
-        over = (x.capacity_bps for x in self._told(now_ns, 1) if x.from_ns <= now_ns < x.to_ns)
+        told = self._told(now_ns, 1, nominal_bps)
+        over = (x.capacity_bps for x in told if x.from_ns <= now_ns < x.to_ns)
         return next(over, nominal_bps)
 
-    def _told(self, now_ns: int, days: int) -> list[Piece]:
-        """The times of all entries; those of dated ones, which go before, first."""
-        ordered = sorted(self.all_entries, key=lambda entry: entry.daily)
-        return [piece for entry in ordered for piece in entry.pieces(now_ns, days)]
+    @property
+    def strange_zones(self) -> list[str]:
+        """The zones of its daily entries that this machine does not know, another one did."""
+        return sorted({x.zone for x in self.all_entries if not x.is_told})
+
+    def _told(self, now_ns: int, days: int, nominal_bps: int) -> list[Piece]:
+        """The times of all entries; those of dated ones, which go before, first.
+
+        When an entry of a zone that is not known holds, nobody can tell. No more may be promised
+        than the link surely carries: at all times the least of what it does by the day.
+        """
+        dated = [x for x in self.all_entries if not x.daily]
+        daily = [x for x in self.all_entries if x.daily]
+        told = [piece for entry in dated for piece in entry.pieces(now_ns, days)]
+        if self.strange_zones:
+            least_bps = min([nominal_bps, *(x.capacity_bps for x in daily)])
+            return [*told, Piece(now_ns, now_ns + days * _DAY_NS, least_bps)]
+        return told + [piece for entry in daily for piece in entry.pieces(now_ns, days)]
 
     def to_json(self) -> dict[str, Any]:
         """The same as it is stored: without what stands in the network file."""
@@ -135,10 +159,16 @@ class Timetable:
         return cls(tuple(Entry(**x) for x in document["entries"]), document["down"])
 
 
-def check(entries: Sequence[Entry], now_ns: int, fixed: Sequence[Entry] = ()) -> None:
+def check(
+    entries: Sequence[Entry],
+    now_ns: int,
+    fixed: Sequence[Entry] = (),
+    before: Sequence[Entry] = (),
+) -> None:
     """Refuses entries that are empty, past, too far ahead, or overlap others of their kind.
 
-    Those that are `fixed` were there before, and may be past.
+    Those that are `fixed` were there before, and may be past; those that were there `before` are
+    in the way of no change, though this machine may not know the zones that another one did.
 
     Raises:
         BadInput: naming the entries.
@@ -148,13 +178,14 @@ def check(entries: Sequence[Entry], now_ns: int, fixed: Sequence[Entry] = ()) ->
     for entry in fixed:
         _check_form(entry)
     for entry in entries:
-        _check_form(entry)
-        _check_time(entry, now_ns)
+        if entry not in before:
+            _check_form(entry)
+            _check_time(entry, now_ns)
     for kind in (True, False):
         pieces = [
             (piece.from_ns, piece.to_ns, str(entry))
             for entry in (*fixed, *entries)
-            if entry.daily is kind
+            if entry.daily is kind and entry.is_told
             for piece in entry.pieces(now_ns, AHEAD_DAYS)
         ]
         pieces.sort()

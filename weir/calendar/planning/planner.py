@@ -173,8 +173,8 @@ class Planner(Trials):
         # What is over would be refused with all else, were it asked for now.
         known = {x: self.timetables.get(x, Timetable()).without_past(now_ns) for x in links}
         changed = {link: change(timetable) for link, timetable in known.items()}
-        for timetable in changed.values():
-            check(timetable.entries, now_ns, timetable.fixed)
+        for link, timetable in changed.items():
+            check(timetable.entries, now_ns, timetable.fixed, known[link].entries)
         for link, timetable in changed.items():
             self.timetables[link] = outcome.timetables[link] = timetable
             nominal_bps = self.engine.capacities_bps[link]

@@ -64,7 +64,10 @@ class Taken:
 
 
 class Keeper:
-    """Decides and makes durable. Everything but `clock` and `turn_ns` belongs to one thread."""
+    """Decides and makes durable.
+
+    Everything belongs to one thread, but for `clock`, `turn_ns` and `written_s`.
+    """
 
     def __init__(
         self, settings: Settings, store: Store, metrics: Metrics, source: Source | None = None
@@ -82,7 +85,8 @@ class Keeper:
         self._making: Making | None = None
         self._is_given = False
         self._made: Snapshot | None = None
-        self._written_s = 0.0
+        # When something was last made durable.
+        self.written_s = 0.0
         self._tended_s = 0.0
         # When the plan's next turn comes, in calendar time, as of the last commands.
         self.turn_ns: int | None = None
@@ -212,10 +216,10 @@ class Keeper:
     def _commit(self, outcomes: Sequence[Outcome], snapshot: Snapshot | None) -> None:
         started_s = time.perf_counter()
         now_s = time.monotonic()
-        always = now_s - self._written_s >= BEAT_S
+        always = now_s - self.written_s >= BEAT_S
         anchor = self.clock.anchor()
         if self._store.commit(outcomes, snapshot, anchor=anchor, always=always):
-            self._written_s = now_s
+            self.written_s = now_s
             self._metrics.commits.observe(time.perf_counter() - started_s)
 
     def _load(self, lost: set[str]) -> Planner:
@@ -268,11 +272,16 @@ class Keeper:
     def _timetables(self) -> dict[str, Timetable]:
         """What the store has of each link, with what the network file says."""
         stored = self._store.timetables()
-        return {
+        timetables = {
             name: replace(stored.get(name, Timetable()), fixed=link.timetable)
             for name, link in self._settings.network.links.items()
             if name in stored or link.timetable
         }
+        for name, timetable in timetables.items():
+            for zone in timetable.strange_zones:
+                words = "link %s: this machine does not know the time zone %s of its timetable"
+                log.warning(f"{words}, by whose least all hours count", name, zone)
+        return timetables
 
     def _restored(
         self, snapshot: Snapshot | None, transfers: Sequence[Transfer]

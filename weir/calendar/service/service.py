@@ -114,6 +114,8 @@ class Service:
         # By how much the wall clock is ahead where that is to be followed.
         self._ahead_ns: int | None = None
         self._ticked_s = 0.0
+        # When the store last failed.
+        self._failed_s = -math.inf
         # Commands were carried out since it was last looked when the plan's next turn comes.
         self._moved = asyncio.Event()
         self._trouble: tuple[str, float] = ("", 0.0)
@@ -179,7 +181,9 @@ class Service:
         """Whether time goes on, and what is decided is made durable."""
         if self.failure is not None or any(task.done() for task in self._tasks):
             return False
-        return time.monotonic() - self._ticked_s < HEALTH_S
+        # Between two writes nothing shows whether the store has room again.
+        has_failed = self._keeper.written_s <= self._failed_s
+        return not has_failed and time.monotonic() - self._ticked_s < HEALTH_S
 
     def now_ns(self) -> int:
         """The service's time."""
@@ -570,6 +574,7 @@ class Service:
                 await self._follow()
                 await self._write(batch)
             except Problem as problem:
+                self._failed_s = time.monotonic()
                 if time.monotonic() - began_s > STORE_AWAY_S:
                     batch += self._backlog.empty()
                 for _, future in batch:
