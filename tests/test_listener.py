@@ -1,15 +1,18 @@
 """Where programs listen: ports as people write them, and sockets that others have left."""
 
+import contextlib
 import json
+import os
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from weir.cli import main
 from weir.errors import BadInput
-from weir.listener import clear_socket, listen, port_of
+from weir.listener import clear_socket, listen, port_of, remove_socket
 
 NETWORK = {
     "nodes": {"a": {"address": "10.0.0.1"}, "s": {"datapath": "1"}},
@@ -61,11 +64,62 @@ def test_a_socket_that_was_left_goes_and_nothing_else_does(tmp_path):
     assert (tmp_path / "link").read_text() == "precious"
 
 
+@pytest.mark.parametrize(("kind", "waiting"), [(socket.SOCK_STREAM, 9), (socket.SOCK_DGRAM, 0)])
+def test_a_socket_that_somebody_has_stays(tmp_path, kind, waiting):
+    """Whoever has it may be stopped, with nobody accepted and no room for one more."""
+    path = tmp_path / "taken.sock"
+    with contextlib.ExitStack() as stack:
+        taken = stack.enter_context(socket.socket(socket.AF_UNIX, kind))
+        taken.bind(str(path))
+        made = path.stat()
+        if waiting:
+            taken.listen(2)
+        for _ in range(waiting):
+            one = stack.enter_context(socket.socket(socket.AF_UNIX, kind))
+            one.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                one.connect(str(path))
+            with pytest.raises(BadInput, match="another process listens there"):
+                clear_socket(path)
+        with pytest.raises(BadInput, match="another process listens there"):
+            clear_socket(path)
+        assert path.exists()
+        # Its owner takes it away, and nothing that came in its place.
+        path.rename(tmp_path / "moved.sock")
+        with socket.socket(socket.AF_UNIX) as other:
+            other.bind(str(path))
+            remove_socket(path, made)
+            assert path.exists()
+        remove_socket(tmp_path / "moved.sock", made)
+        assert not (tmp_path / "moved.sock").exists()
+
+
 @pytest.mark.parametrize(
     "words",
     [
         ["relay", "proxy", "--listen", "127.0.0.1:0", "--server", "127.0.0.1:9", "--control"],
         ["control", "serve", "--network", "network.json", "--listen", "127.0.0.1:0", "--sflow"],
+        ["control", "serve", "--network", "network.json", "--listen"],
+    ],
+)
+def test_a_socket_is_not_taken_from_whoever_listens_there(tmp_path, monkeypatch, capsys, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "network.json").write_text(json.dumps(NETWORK))
+    with socket.socket(socket.AF_UNIX) as taken:
+        taken.bind("taken")
+        taken.listen()
+        made = Path("taken").stat()
+        assert main([*words, "taken" if words[0] == "relay" else "unix:taken"]) == 2
+        assert "another process listens there" in capsys.readouterr().err
+        assert os.path.samestat(Path("taken").stat(), made)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["relay", "proxy", "--listen", "127.0.0.1:0", "--server", "127.0.0.1:9", "--control"],
+        ["control", "serve", "--network", "network.json", "--listen", "127.0.0.1:0", "--sflow"],
+        ["control", "serve", "--network", "network.json", "--listen"],
     ],
 )
 def test_a_file_in_the_place_of_a_socket_stays(tmp_path, monkeypatch, capsys, words):

@@ -1,5 +1,8 @@
 """Listening sockets, and what is wrong with an address that cannot have one."""
 
+import contextlib
+import errno
+import os
 import socket
 import stat
 import time
@@ -76,16 +79,46 @@ def clear_socket(path: Path) -> None:
     """Takes the file of a socket away, which whoever listened there has left.
 
     Raises:
-        BadInput: something else is there, which stays, or it cannot be taken away.
+        BadInput: somebody listens there, or something else is there, which stays; or it cannot be
+            taken away.
     """
     try:
         if not stat.S_ISSOCK(path.lstat().st_mode):
             raise BadInput(f"{path}: there is something that is no socket; name another place")
+        if _is_listened_at(path):
+            raise BadInput(f"{path}: another process listens there")
         path.unlink()
     except FileNotFoundError:
         return
     except OSError as error:
         raise BadInput(f"{path}: {error.strerror or error}") from None
+
+
+def _is_listened_at(path: Path) -> bool:
+    """Whether a process has the socket of this file, be it stopped or busy, or a datagram's."""
+    with socket.socket(socket.AF_UNIX) as asking:
+        asking.setblocking(False)
+        try:
+            asking.connect(str(path))
+        except (ConnectionRefusedError, FileNotFoundError):
+            return False
+        except BlockingIOError:
+            return True  # Those who wait for it are as many as there may be.
+        except OSError as error:
+            return error.errno == errno.EPROTOTYPE
+    return True
+
+
+def remove_socket(path: Path, made: os.stat_result) -> None:
+    """Takes the file of our own socket away, which is still open; what else is there stays.
+
+    Args:
+        path: where it was bound.
+        made: what was there then: while the socket is open no other file is the same.
+    """
+    with contextlib.suppress(OSError):
+        if os.path.samestat(path.lstat(), made):
+            path.unlink()
 
 
 async def await_free(address: str) -> None:

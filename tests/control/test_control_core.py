@@ -7,8 +7,9 @@ from control_rig import Fabric, Packet, network, ports
 
 from weir.calendar.agents.enforcer import Allotment, Pair
 from weir.control import messages as m
+from weir.control.awaited import PATIENCE_S
 from weir.control.cabling import EVERY_S
-from weir.control.core import RETRY_S, Core
+from weir.control.core import REFUSALS_MAX, RETRY_S, Core
 from weir.control.lldp import Origin, frame, origin
 from weir.control.promises import LINGER_S, PERIOD_S
 
@@ -224,6 +225,69 @@ def test_what_a_switch_refuses_is_said_once_and_tried_again():
         assert m.Read() in out["s1"]
         run.core.on_read("s1", run.fabric.does["s1"], {}, run.now_s)
     assert run.core.take_told() == ["switch s1 refuses: no meters here"]
+
+
+def test_each_thing_that_a_switch_refuses_is_said_once_however_they_alternate():
+    """A switch without meters refuses the meter, and the rule that names it: each time anew."""
+    core = Core(SQUARE)
+    core.on_connected("s1", ports(SQUARE, "s1"))
+    for at_s in range(20):
+        for why in ("no meters here", "no such meter"):
+            core.on_refused("s1", why, at_s)
+    told = [x for x in core.take_told() if "refuses" in x]
+    assert told == ["switch s1 refuses: no meters here", "switch s1 refuses: no such meter"]
+    for number in range(10_000):
+        core.on_refused("s1", f"made up: {number}", 20.0)
+    assert len([x for x in core.take_told() if "refuses" in x]) == REFUSALS_MAX - 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "missing"),
+    [
+        (m.Read, "told its rules and meters"),
+        (m.Barrier, "confirmed its changes"),
+        (m.ReadPorts, "told its ports' counters"),
+    ],
+)
+def test_a_switch_that_never_answers_what_it_is_asked_is_told(kind, missing):
+    """It goes on to say that it is there, and so nobody heard that nothing reaches it."""
+    run = Running(allotted={})
+    kept, running = run.fabric.queues["s1"], [True]
+
+    def go_on(seconds):
+        for _ in range(round(seconds / 0.1)):
+            run.now_s += 0.1
+            run.fabric.take(run.core.poll(run.now_s))
+            for name, queue in run.fabric.queues.items():
+                held = [x for x in queue if isinstance(x, kind)] if name == "s1" else []
+                if running[0] and held:
+                    queue[:] = [x for x in queue if x not in held]
+                while queue:
+                    run.fabric.do_one(run.core, name, run.now_s)
+
+    run.core.take_told()
+    run.core.allot({PAIR: Allotment(10**7)})
+    go_on(PATIENCE_S - 1)
+    told = f"switch s1 has not {missing} for 10 s, though asked"
+    assert told not in run.core.take_told()
+    go_on(5)
+    assert run.core.take_told().count(told) == 1
+    go_on(30)
+    assert run.core.take_told() == []
+    # What the switch was asked and had held back is answered now.
+    running[0] = False
+    kept.append(kind() if kind is not m.Read else m.Read())
+    go_on(1)
+    assert "switch s1 answers again" in run.core.take_told()
+
+
+def test_a_controller_that_stood_still_takes_no_switch_for_one_that_does_not_answer():
+    run = Running()
+    run.go_on(1, cables=lambda name, port: None)
+    run.core.take_told()
+    run.fabric.take(run.core.poll(run.now_s + 1))
+    run.fabric.take(run.core.poll(run.now_s + 100))
+    assert run.core.take_told() == []
 
 
 def test_a_question_that_a_switch_refuses_is_asked_again():

@@ -14,9 +14,11 @@ from rig import PATIENCE_S, WEIR, until_async
 from test_control_cli import NETWORK
 
 from weir.calendar.agents.enforcer import Allotment, Pair
+from weir.cli.control import _tell
 from weir.control import codec, openflow, rules
 from weir.control import messages as m
 from weir.control.core import Core
+from weir.control.lldp import Origin, frame
 from weir.control.openflow import Switches
 
 # A meter of no bytes: an answer of 24.
@@ -144,6 +146,44 @@ def test_a_stranger_has_no_rules_to_read(controller, meet):
     # These are none, and are not looked at before it is known whose they are.
     stranger = meet(port, HELLO + message(19, struct.pack("!HH4x", 1, 0) + bytes(80)))
     assert stranger.is_served()
+
+
+def test_strangers_make_way_for_switches(controller, meet):
+    """However many say nothing but that they are there: a switch says at once which it is."""
+    port, says = controller
+    strangers = [meet(port) for _ in range(openflow.STRANGERS_MAX + 10)]
+    assert strangers[-1].is_served()
+    ours = meet(port, joins(1))
+    assert says.readline() == "switch s1 is connected\n"
+    assert ours.is_served()
+    assert strangers[0].heard(1) is None  # It has ended.
+
+
+def test_who_makes_up_a_number_each_time_does_not_fill_the_log(controller, meet):
+    port, says = controller
+    count = openflow.TOLD_OF_EACH_MAX
+    for datapath in range(100, 100 + count + 20):
+        assert meet(port, joins(datapath)).heard(1) is None
+    ours = meet(port, joins(1))
+    told = []
+    while (line := says.readline()) != "switch s1 is connected\n":
+        told.append(line)
+    assert ours.is_served()
+    assert len(told) == count + 1 and all("is not in the file" in line for line in told[:-1])
+    assert told[-1].endswith(": more is wrong with who connects from there, which is not told\n")
+
+
+def test_names_of_ports_do_nothing_to_a_terminal(capsys):
+    """The far end of a cable is told by the name that its switch gives it."""
+    core = Core(LINE)
+    core.on_connected("s1", {"s2": 1})
+    core.on_connected("s2", {"s1": 5, "\x1b[2J\nforged": 7})
+    core.on_frame("s2", 7, frame(Origin(1, 1)))
+    core.poll(0.0)
+    for line in core.take_told():
+        _tell(line)
+    shown = capsys.readouterr().out
+    assert "leads to port \\x1b[2J\\nforged of s2" in shown and "\x1b" not in shown
 
 
 @pytest.mark.parametrize("number", [0, 190_000, 190_003, 2**32 - 1])

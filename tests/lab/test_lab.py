@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 from lab_rig import LINE, alive, supervisor_of
-from rig import WEIR, until
+from rig import PATIENCE_S, WEIR, until
 
 from weir.errors import BadInput, Unsupported, WeirError
 from weir.lab import Lab, parse
+from weir.lab.asking import ASKING_MAX
 
 STAR = """
 [lab]
@@ -284,6 +285,20 @@ def test_a_lab_whose_name_another_has_taken_leaves_that_alone(lab_of):
     with pytest.raises(WeirError, match="lab line is down"):
         one.status()
     assert other.run("a", ["true"]).returncode == 0
+
+
+def test_whoever_holds_its_socket_open_holds_no_lab_up(lab_of):
+    """Each was waited for, one after the other, and traffic with it."""
+    lab = lab_of(LINE)
+    with contextlib.ExitStack() as stack:
+        for _ in range(ASKING_MAX):
+            held = stack.enter_context(socket.socket(socket.AF_UNIX))
+            held.connect(str(lab.directory / "control"))
+            held.sendall(b'{"half')
+        assert lab.status()["name"] == lab.name
+        held.settimeout(PATIENCE_S)
+        assert held.recv(1) == b""  # It is not waited for without an end.
+        assert lab.status()["name"] == lab.name
 
 
 def test_a_lab_that_has_gone_down_says_so(lab_of):

@@ -1,6 +1,7 @@
 """`weir relay`: real processes, clients and servers, and what their owner can ask and change."""
 
 import contextlib
+import errno
 import json
 import os
 import socket
@@ -16,7 +17,7 @@ from relay_rig import PATIENCE_S, WEIR, Server, connected, relay, send_until, th
 from rig import until
 
 from weir.errors import BadInput, Unavailable
-from weir.relay import allowed, control, weights
+from weir.relay import Relay, allowed, control, weights
 
 
 @contextlib.contextmanager
@@ -188,13 +189,35 @@ def test_a_control_socket_is_its_owners_and_one_relays(server, tmp_path):
             check=False,
         )
         assert again.returncode == 2
-        assert "another relay answers there" in again.stderr
+        assert "another process listens there" in again.stderr
         with pytest.raises(BadInput, match="nothing is joined here"):
             control.ask(path, {"weights": [["10.0.0.0/8", 2]]})
         with pytest.raises(BadInput):
             control.ask(path, {"weights": 7})
     with pytest.raises(Unavailable):
         control.ask(path, {})
+
+
+def test_who_holds_a_control_socket_open_holds_nobody_up(server, tmp_path):
+    """One after the other they were waited for, and whoever asks gives up after ten seconds."""
+    path = tmp_path / "proxy.sock"
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(
+            relay("proxy", "--server", f"127.0.0.1:{server.port}", "--control", path)
+        )
+        held = [
+            stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(control.ASKING_MAX)
+        ]
+        for one in held:
+            one.connect(os.fspath(path))
+            one.sendall(b'{"half')
+        begun_s = time.monotonic()
+        assert control.ask(path, {})["flows"] == []
+        # Its turn did not come after theirs.
+        assert held[0].recv(1) == b"" or time.monotonic() - begun_s < control.PATIENCE_S
+        held[-1].settimeout(0)
+        with pytest.raises(BlockingIOError):
+            held[-1].recv(1)
 
 
 ODD = [
@@ -245,6 +268,25 @@ def test_what_answers_and_is_no_relay_is_told(tmp_path, answer):
         with pytest.raises(Unavailable, match="relay"):
             control.ask(path, {})
         thread.join(PATIENCE_S)
+
+
+def test_a_relay_that_had_no_descriptor_left_answers_when_it_has(tmp_path, monkeypatch):
+    """As `accept` tells it, once: the thread that answers ended there, and with it all answers."""
+    path, failed = tmp_path / "proxy.sock", threading.Event()
+
+    class Scarce(socket.socket):
+        def accept(self):
+            if not failed.is_set():
+                failed.set()
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            return super().accept()
+
+    monkeypatch.setattr(control.socket, "socket", Scarce)
+    proxy = Relay.proxy("127.0.0.1:0", "127.0.0.1:9", False, None, None)
+    with control.served(proxy, path):
+        assert failed.wait(PATIENCE_S)
+        assert control.ask(path, {})["flows"] == []
+    proxy.stop()
 
 
 def test_a_socket_that_a_killed_relay_left_is_no_hindrance(server, tmp_path):

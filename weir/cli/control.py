@@ -7,11 +7,12 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from weir import Rate, Time
+from weir import Rate, Time, descriptors
 from weir.cli.agent import until_told
 from weir.cli.parser import option
 from weir.errors import BadInput
 from weir.logs import to_stderr
+from weir.printable import printable
 
 if TYPE_CHECKING:
     from weir.control.listening import Identity
@@ -106,6 +107,7 @@ def _serve(args: argparse.Namespace) -> int:
     from weir.calendar.network import load_network
     from weir.control.serve import serve
 
+    descriptors.raise_limit()  # each switch has one
     headroom = _headroom(args)
 
     if args.verbose:
@@ -166,4 +168,4 @@ def _headroom(args: argparse.Namespace) -> "Headroom":
 
 
 def _tell(line: str) -> None:
-    print(line, flush=True)
+    print(printable(line), flush=True)  # switches give their ports any name

@@ -13,12 +13,13 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from weir.calendar.agents.enforcer import Allotment, Pair
 from weir.calendar.network import Network
 from weir.control import messages as m
 from weir.control import rules, update
+from weir.control.awaited import CHANGES, PORTS, RULES, Awaited
 from weir.control.cabling import Cabling
 from weir.control.elephant import Count, Flow
 from weir.control.promises import READ_EVERY_S, Kept, Ledger
@@ -29,6 +30,8 @@ log = logging.getLogger(__name__)
 TICK_S = 0.1
 # What a switch refuses is tried again after so long.
 RETRY_S = 1.0
+# So many different refusals of a switch are told before it does again what it is told.
+REFUSALS_MAX = 16
 # Promises are counted so often, and when a switch has told what it carried.
 SETTLE_EVERY_S = 0.5
 # A packet that was given a label has left the network after so long: longer than any queue.
@@ -47,9 +50,10 @@ class _Switch:
     asked: list[m.Change] | None = None
     is_reading: bool = False
     read_s: float = -math.inf
-    refusal: str = ""
+    # What it has refused since it has last done all that it was told: each is said once.
+    refusals: set[str] = field(default_factory=set)
     # When what it has refused is tried again.
-    retry_s: float = 0.0
+    retry_s: float = -math.inf
 
     @property
     def is_busy(self) -> bool:
@@ -81,6 +85,7 @@ class Core:
         self._read = m.Read() if beside is None else m.Read(rules.NO_FLOW)
         self._cabling = Cabling(self.topology)
         self._ledger = Ledger()
+        self._awaited = Awaited()
         self._switches = {name: _Switch() for name in self.topology.switches}
         self._ports: dict[str, Mapping[str, int]] = {}
         self._cut: frozenset[str] = frozenset()
@@ -120,16 +125,20 @@ class Core:
     def on_connected(self, switch: str, ports: Mapping[str, int]) -> None:
         """A switch is there, with these ports up; what it does is not known."""
         self._switches[switch] = _Switch(is_connected=True)
-        self._cabling.gone(switch)
-        self._ledger.gone(switch)
+        self._forget(switch)
         self.on_ports(switch, ports)
 
     def on_gone(self, switch: str) -> None:
         """The connection to a switch has ended; it goes on by the rules that it has."""
         self._switches[switch] = _Switch()
         self._look_s = 0.0
+        self._forget(switch)
+
+    def _forget(self, switch: str) -> None:
+        """What a switch was asked over a connection that is gone is not answered."""
         self._cabling.gone(switch)
         self._ledger.gone(switch)
+        self._awaited.gone(switch)
 
     def on_ports(self, switch: str, ports: Mapping[str, int]) -> None:
         """These are the ports of a switch that are up."""
@@ -146,6 +155,7 @@ class Core:
 
     def on_counted(self, switch: str, received: Mapping[int, int]) -> None:
         """So many packets have come in to a switch by each port."""
+        self._awaited.answered(switch, PORTS)
         self._cabling.counted(switch, received, self.view())
 
     def on_read(
@@ -154,6 +164,7 @@ class Core:
         """A switch has told what it does, and the bytes that each rule has let pass."""
         state = self._switches[switch]
         state.is_reading, state.read_s = False, now_s
+        self._awaited.answered(switch, RULES)
         if state.does is None:
             self._adopt_meters(tables)
         state.does, self._look_s, self._is_read = tables, 0.0, True
@@ -169,19 +180,22 @@ class Core:
         state = self._switches[switch]
         if state.asked is not None and state.does is not None:
             state.does = m.after(state.does, state.asked)
-            state.refusal = ""
+            state.refusals.clear()
         state.asked = None
+        self._awaited.answered(switch, CHANGES)
         self._look_s = 0.0
 
     def on_refused(self, switch: str, why: str, now_s: float) -> None:
         """A switch did not do something; what it does is to be read again."""
         state = self._switches[switch]
-        if why != state.refusal:
+        if why not in state.refusals and len(state.refusals) < REFUSALS_MAX:
+            state.refusals.add(why)
             self._told.append(f"switch {switch} refuses: {why}")
         # The barrier behind the refused message is still answered; nothing is sent until then.
         # A question that was refused is not.
         state.is_reading = False
-        state.refusal, state.does, state.retry_s = why, None, now_s + RETRY_S
+        self._awaited.answered(switch, RULES)
+        state.does, state.retry_s = None, now_s + RETRY_S
 
     # --- what is to be done ---
 
@@ -194,12 +208,16 @@ class Core:
         out: dict[str, list[m.Message]] = {}
         for name, asked in self._cabling.ask(self.connected(), self.view(), now_s).items():
             out[name] = [*asked]
+            self._awaited.asked(name, PORTS)
         for name, changes in self._due(now_s).items():
             self._switches[name].asked = changes
+            self._awaited.asked(name, CHANGES)
             out.setdefault(name, []).extend([*changes, m.Barrier()])
         for name in self._to_read(now_s):
             self._switches[name].is_reading = True
+            self._awaited.asked(name, RULES)
             out.setdefault(name, []).append(self._read)
+        self._told += self._awaited.news(now_s)
         return out
 
     def take_told(self) -> list[str]:
@@ -346,7 +364,7 @@ class Core:
             if not state.is_connected or state.is_busy:
                 continue
             if state.does is None:
-                is_due = not state.refusal or now_s >= state.retry_s
+                is_due = now_s >= state.retry_s
             else:
                 is_due = state.read_s < self._round_s or name in early
             if is_due:

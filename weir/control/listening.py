@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from weir.errors import BadInput
-from weir.listener import port_of
+from weir.listener import clear_socket, port_of
 
 Meet = Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]
 # How a connection with TLS begins, in the place of OpenFlow's version.
@@ -106,11 +106,13 @@ async def listen_at(listen: str, meet: Meet) -> asyncio.Server:
     """Takes connections at an address; TLS is the business of who meets them.
 
     Raises:
-        BadInput: this is no address, or nobody can listen there.
+        BadInput: this is no address, nobody can listen there, or somebody does.
     """
     try:
         if listen.startswith("unix:"):
-            return await asyncio.start_unix_server(meet, listen.removeprefix("unix:"))
+            path = Path(listen.removeprefix("unix:"))
+            clear_socket(path)  # asyncio would take it from whoever listens there
+            return await asyncio.start_unix_server(meet, path)
         host, _, text = listen.removeprefix("ssl:").removeprefix("tcp:").rpartition(":")
         port = port_of(text)
         if not host or port is None:

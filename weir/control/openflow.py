@@ -30,7 +30,12 @@ log = logging.getLogger(__name__)
 
 ASK_S = 1.0
 SILENCE_S = 5.0
-TURNED_AWAY_MAX = 1_000
+# What was said of who connects is known for so many addresses, and so much is said of each: whoever
+# makes up something new each time does not fill the log.
+PLACES_MAX, TOLD_OF_EACH_MAX = 1_000, 64
+# So many connections may be there that have not said which switch they are, for so long: one more,
+# and the oldest makes way.
+STRANGERS_MAX, STRANGER_S = 256, 30.0
 # Switches try every few seconds; who has not come after so long is named.
 AWAITED_S = 10.0
 # So much may wait to be sent to who does not read: to a switch the rules of a very large network,
@@ -62,7 +67,8 @@ class Switches:
         self._on_news = on_news
         self._tls: ssl.SSLContext | None = None
         # What has been said of those who were turned away, by where they are.
-        self._turned_away: set[tuple[str, str]] = set()
+        self._turned_away: dict[str, set[str]] = {}
+        self._strangers: dict[_Connection, None] = {}
         self._connections: dict[str, _Connection] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._pumping: asyncio.Handle | None = None
@@ -149,6 +155,7 @@ class Switches:
         else:
             self.tell(f"switch {name} is connected")
         self._connections[name] = connection
+        self._strangers.pop(connection, None)
 
     def left(self, name: str, connection: "_Connection") -> None:
         """A connection has ended."""
@@ -161,11 +168,15 @@ class Switches:
 
     def turn_away(self, place: str, why: str) -> None:
         """Something is wrong with who connects, and will be again: this is said once."""
-        if len(self._turned_away) >= TURNED_AWAY_MAX:
+        if place not in self._turned_away and len(self._turned_away) >= PLACES_MAX:
             self._turned_away.clear()
-        if (place, why) not in self._turned_away:
-            self._turned_away.add((place, why))
-            self.tell(why)
+        said = self._turned_away.setdefault(place, set())
+        if why in said or len(said) > TOLD_OF_EACH_MAX:
+            return
+        if len(said) == TOLD_OF_EACH_MAX:
+            why = f"{place}: more is wrong with who connects from there, which is not told"
+        said.add(why)
+        self.tell(why)
 
     def _tell_missing(self) -> None:
         for name in self.core.missing():
@@ -174,11 +185,17 @@ class Switches:
 
     def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = _Connection(self, reader, writer)
+        if len(self._strangers) >= STRANGERS_MAX:
+            oldest = next(iter(self._strangers))
+            del self._strangers[oldest]
+            oldest.close()
+        self._strangers[connection] = None
         task = asyncio.create_task(connection.run(self._tls))
         self._tasks.add(task)
 
         def end(task: asyncio.Task[None]) -> None:
             self._tasks.discard(task)
+            self._strangers.pop(connection, None)
             # One that is cancelled before its first step has closed nothing.
             connection.close()
 
@@ -194,6 +211,7 @@ class _Connection:
         self._switches, self._core = switches, switches.core
         self._reader, self._writer = reader, writer
         self.peer, self.place = _peer(writer)
+        self._begun_s = time.monotonic()
         self._datapath: int | None = None
         self._name: str | None = None
         self._ports: dict[str, int] = {}
@@ -230,6 +248,8 @@ class _Connection:
                 async with asyncio.timeout(SILENCE_S):
                     data = await self._message()
                 self._hear(data)
+                if self._name is None and time.monotonic() - self._begun_s > STRANGER_S:
+                    raise ValueError(f"it has not said which switch it is for {STRANGER_S:.0f} s")
                 self._switches.pump_soon()
         except ssl.SSLError as error:
             self._switches.turn_away(self.place, f"{self.place}: {refusal(error)}")

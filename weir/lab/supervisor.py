@@ -8,7 +8,6 @@ each way, until it is asked to go down, gets SIGTERM, or (unless detached) stand
 which is how it learns that the process it was made for has died.
 """
 
-import contextlib
 import json
 import os
 import pickle
@@ -28,13 +27,13 @@ from weir._core import Emulator
 from weir.errors import BadInput, Unsupported, WeirError
 from weir.lab import controls, rundir, wiring
 from weir.lab.addressing import plan
+from weir.lab.asking import Asker, Askers
 from weir.lab.launch import TAKEN, Launch
 from weir.lab.namespaces import Builder, Room, enter, node_sysctls
 from weir.lab.scenario import Wlan
 from weir.lab.switches import Switches, relaying
 from weir.lab.traffic import Flow, accepting_host, make_flow
 
-_REQUEST_TIMEOUT_S = 5.0
 _SAMPLE_S = 1.0
 # A datapath opens the socket that it sends by with its first packet: that is looked for so often,
 # for so long after traffic has begun.
@@ -284,6 +283,7 @@ def serve(supervisor: Supervisor, detached: bool) -> None:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     control = supervisor.control
     with selectors.DefaultSelector() as selector:
+        askers = Askers(selector, lambda line: _answer(supervisor, line, ended))
         selector.register(control, selectors.EVENT_READ)
         selector.register(wake, selectors.EVENT_READ)
         if not detached:
@@ -298,29 +298,28 @@ def serve(supervisor: Supervisor, detached: bool) -> None:
             wait_s = max(0.0, next_s - time.monotonic())
             for key, _ in selector.select(wait_s):
                 if key.fileobj is control:
-                    _serve_one(supervisor, control, ended)
+                    askers.accept(control)
                 elif key.fd == wake:
                     os.read(wake, 4096)
+                elif isinstance(key.data, Asker):
+                    askers.hear(key.data)
                 else:
                     ended.set()
+            askers.cut_off()
 
 
-def _serve_one(supervisor: Supervisor, control: socket.socket, ended: threading.Event) -> None:
-    connection, _ = control.accept()
-    # Who asks may be gone before the answer, or not read it: that is no reason to go down.
-    with connection, contextlib.suppress(OSError):
-        connection.settimeout(_REQUEST_TIMEOUT_S)
-        try:
-            request = json.loads(connection.makefile().readline())
-            if not isinstance(request, dict):
-                raise BadInput("a request is a JSON object")
-            if request.get("do") == "down":
-                ended.set()
-                return
-            reply = supervisor.answer(request)
-        except (OSError, ValueError, LookupError, TypeError, RecursionError, WeirError) as error:
-            reply = {"error": str(error)}
-        connection.sendall(json.dumps(reply).encode() + b"\n")
+def _answer(supervisor: Supervisor, line: bytes, ended: threading.Event) -> dict[str, Any] | None:
+    """The reply to a request; nothing once the lab is to go down: its end is the answer."""
+    try:
+        request = json.loads(line)
+        if not isinstance(request, dict):
+            raise BadInput("a request is a JSON object")
+        if request.get("do") == "down":
+            ended.set()
+            return None
+        return supervisor.answer(request)
+    except (OSError, ValueError, LookupError, TypeError, RecursionError, WeirError) as error:
+        return {"error": str(error)}
 
 
 def main() -> int:

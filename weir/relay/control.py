@@ -4,6 +4,7 @@ One line of JSON each way. Who may open the socket's file may ask, and nobody el
 """
 
 import contextlib
+import errno
 import ipaddress
 import json
 import os
@@ -17,14 +18,19 @@ from typing import Any
 
 from weir._core import Relay
 from weir.errors import BadInput, Unavailable
-from weir.listener import clear_socket
+from weir.listener import clear_socket, remove_socket
 
 PATIENCE_S = 10.0
 LINE_MAX, ANSWER_MAX = 1 << 20, 1 << 26
 # So many clients are announced at a time, at most: a line holds no more.
 ANNOUNCED_MAX = 4_096
 UID_MAX = 65_532
+# So many are heard at a time: one more, and the one that has been for longest is cut off.
+ASKING_MAX = 32
+# When no descriptor is left for who asks, one looks again after so long.
+_AGAIN_S = 0.1
 LEASE_MAX_S = 3600.0
+_NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED)
 # What a question that makes no sense may lead to: whatever was asked, the next one is answered.
 _WRONG = (BadInput, ArithmeticError, AttributeError, RecursionError, TypeError, ValueError)
 
@@ -34,11 +40,8 @@ def served(relay: Relay, path: Path) -> Iterator[None]:
     """Answers at a path until the block is left; the file is its owner's alone.
 
     Raises:
-        BadInput: the path cannot be listened at, or another relay answers there.
+        BadInput: the path cannot be listened at, or another process listens there.
     """
-    with contextlib.suppress(Unavailable):
-        ask(path, {})
-        raise BadInput(f"{path}: another relay answers there")
     with socket.socket(socket.AF_UNIX) as listener:
         try:
             clear_socket(path)  # what a relay that was killed has left
@@ -47,18 +50,16 @@ def served(relay: Relay, path: Path) -> Iterator[None]:
                 listener.bind(str(path))
             finally:
                 os.umask(before)
+            made = path.lstat()
             listener.listen()
         except OSError as error:
             raise BadInput(f"{path}: {error.strerror or error}") from None
-        # Who comes back with another name has forgotten everything.
-        run = secrets.token_hex(8)
-        thread = threading.Thread(target=_answer_all, args=(relay, listener, run), daemon=True)
+        thread = threading.Thread(target=_Answering(relay).all, args=(listener,), daemon=True)
         thread.start()
         try:
             yield
         finally:
-            with contextlib.suppress(BadInput):
-                clear_socket(path)
+            remove_socket(path, made)
             # Wakes the thread, which then ends.
             with contextlib.suppress(OSError):
                 listener.shutdown(socket.SHUT_RDWR)
@@ -129,16 +130,58 @@ def _line(connection: socket.socket, most: int) -> bytes:
     return bytes(line)
 
 
-def _answer_all(relay: Relay, listener: socket.socket, run: str) -> None:
-    lease = _Lease(relay)
-    while True:
+class _Answering:
+    """Answers those who ask a relay, each in a thread of its own: who is slow holds nobody up."""
+
+    def __init__(self, relay: Relay) -> None:
+        self._relay, self._lease = relay, _Lease(relay)
+        # Who comes back with another name has forgotten everything.
+        self._run = secrets.token_hex(8)
+        self._asking: dict[socket.socket, None] = {}
+        # Guards who asks; and has one at a time change anything.
+        self._lock, self._changing = threading.Lock(), threading.Lock()
+
+    def all(self, listener: socket.socket) -> None:
+        """Until the listener is shut down."""
+        while True:
+            try:
+                asking, _ = listener.accept()
+            except OSError as error:
+                if error.errno not in _NO_ROOM:
+                    return
+                time.sleep(_AGAIN_S)
+                continue
+            self._begin(asking)
+
+    def _begin(self, asking: socket.socket) -> None:
+        with self._lock:
+            if len(self._asking) >= ASKING_MAX:
+                longest = next(iter(self._asking))
+                del self._asking[longest]
+                # It is closed by its own thread, which this wakes.
+                with contextlib.suppress(OSError):
+                    longest.shutdown(socket.SHUT_RDWR)
+            self._asking[asking] = None
         try:
-            asking, _ = listener.accept()
-        except OSError:
-            return
-        with asking, contextlib.suppress(OSError, ValueError):
-            line = _line(asking, LINE_MAX)
-            asking.sendall(json.dumps(_answer(relay, lease, line, run)).encode() + b"\n")
+            threading.Thread(target=self._one, args=(asking,), daemon=True).start()
+        except RuntimeError:  # there may be no more threads
+            self._end(asking)
+
+    def _one(self, asking: socket.socket) -> None:
+        try:
+            with contextlib.suppress(OSError, ValueError):
+                line = _line(asking, LINE_MAX)
+                with self._changing:
+                    answer = _answer(self._relay, self._lease, line, self._run)
+                asking.settimeout(PATIENCE_S)
+                asking.sendall(json.dumps(answer).encode() + b"\n")
+        finally:
+            self._end(asking)
+
+    def _end(self, asking: socket.socket) -> None:
+        with self._lock:
+            self._asking.pop(asking, None)
+            asking.close()
 
 
 class _Lease:
