@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rig import PATIENCE_S
 
@@ -16,9 +16,9 @@ WEIR = (sys.executable, "-m", "weir.cli", "relay")
 
 
 @contextlib.contextmanager
-def relay(*arguments: object) -> Iterator[int]:
-    """A relay that runs until the block is left; its port."""
-    command = [*WEIR, *map(str, arguments), "--listen", "127.0.0.1:0", "--json"]
+def relay(*arguments: object, under: Sequence[str] = ()) -> Iterator[int]:
+    """A relay that runs until the block is left, started by a command if one is given; its port."""
+    command = [*under, *WEIR, *map(str, arguments), "--listen", "127.0.0.1:0", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout

@@ -334,6 +334,86 @@ def told_by_stranger(
         return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
 
 
+def limited(files: int, *arguments: object) -> "contextlib.AbstractContextManager[int]":
+    """A relay that may have so many files open."""
+    return relay(*arguments, under=("prlimit", f"--nofile={files}"))
+
+
+@pytest.mark.parametrize("files", [80, 81])  # connections of a proxy take two
+@pytest.mark.parametrize("kind", ["join", "proxy"])
+def test_who_finds_no_descriptor_left_is_reset_and_others_go_on(server, tmp_path, kind, files):
+    """They waited without a word, as long as those who were there did."""
+    path, ends = tmp_path / "control.sock", ["--server", f"127.0.0.1:{server.port}"]
+    with contextlib.ExitStack() as stack:
+        if kind == "join":
+            to = ("--from", "127.0.0.1", "--to", f"127.0.0.1:{server.port}")
+            split = stack.enter_context(relay("split", *to))
+            ends += ["--split", f"127.0.0.1:{split}"]
+        port = stack.enter_context(limited(files, kind, *ends, "--control", path))
+        until(lambda: status(path)["is_connected"], "an aggregate")
+        first = stack.enter_context(connected(port))
+        until(lambda: len(status(path)["flows"]) == 1, "the first is there")
+        others = opened(stack, port, 120)
+        until(lambda: is_told(path, others), "who is not taken is reset")
+        whys = ("as many files open as it may", "no room for a further flow")
+        assert any(x.endswith(whys) or whys[0] in x for x in status(path)["reasons"])
+        for _ in range(20):
+            first.sendall(bytes(100_000))
+        first.shutdown(socket.SHUT_WR)
+        assert first.recv(100) == b"2000000"
+        for one in others:
+            one.close()
+        until(lambda: status(path)["flows"] == [], "all have left")
+        with connected(port) as late:
+            late.sendall(b"late")
+            late.shutdown(socket.SHUT_WR)
+            assert late.recv(100) == b"4"
+
+
+def opened(stack: contextlib.ExitStack, port: int, count: int) -> list[socket.socket]:
+    """So many connections, but for those that are reset at once."""
+    clients = []
+    for _ in range(count):
+        with contextlib.suppress(ConnectionResetError):
+            clients.append(stack.enter_context(connected(port)))
+    return clients
+
+
+def is_told(path: Path, clients: list[socket.socket]) -> bool:
+    """Whether all but those that the relay has were reset."""
+    return len(status(path)["flows"]) - 1 == sum(is_open(one) for one in clients)
+
+
+def is_open(client: socket.socket) -> bool:
+    client.settimeout(0)
+    try:
+        return client.recv(1) != b""
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("files", [80, 81, 82, 83])
+def test_an_aggregate_for_which_no_descriptor_is_left_ends_no_other(server, tmp_path, files):
+    """A second one ended the split end, and so all others."""
+    path, server_at = tmp_path / "split.sock", f"127.0.0.1:{server.port}"
+    with contextlib.ExitStack() as stack:
+        to = ("--from", "127.0.0.1", "--to", server_at, "--control", path)
+        split = stack.enter_context(limited(files, "split", *to))
+        ends = ("--split", f"127.0.0.1:{split}", "--server", server_at)
+        port = stack.enter_context(relay("join", *ends))
+        until(lambda: status(path).get("aggregates"), "an aggregate")
+        first = stack.enter_context(connected(port))
+        opened(stack, port, 120)
+        until(lambda: status(path)["aggregates"][0]["broken"] > 20, "it is full")
+        opened(stack, split, 4)
+        until(lambda: status(path)["broken"] > 0, "others are turned away")
+        first.sendall(bytes(70_000))
+        first.shutdown(socket.SHUT_WR)
+        assert first.recv(100) == b"70000"
+
+
 @contextlib.contextmanager
 def unanswered() -> Iterator[int]:
     """A port whose listener has as many waiting as it takes, so that nobody is answered."""

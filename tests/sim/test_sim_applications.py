@@ -129,6 +129,13 @@ def test_lists_of_seeds_are_read_and_wrong_ones_refused():
             read_seeds(wrong)
 
 
+def test_no_seeds_are_not_the_scenarios_own(tmp_path, capsys):
+    """One run under another seed was the answer."""
+    (tmp_path / "one.toml").write_text(path(of("web")))
+    assert main(["sim", str(tmp_path / "one.toml"), "--seeds", ""]) == 2
+    assert "--seeds" in capsys.readouterr().err
+
+
 def test_seeds_give_means_and_intervals_and_processes_change_nothing(tmp_path):
     file = tmp_path / "two.toml"
     file.write_text(path(of("web", 'interval = "20 ms"').replace(REQUIRED["web"], "")))

@@ -56,7 +56,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Simulates and prints."""
     output.is_the_work()
-    if args.seeds:
+    if args.seeds is not None:
         return _run_seeds(args)
     if args.workers is not None or args.scheduler:
         raise BadInput("--workers and --scheduler are for several runs: give --seeds, such as 1-5")

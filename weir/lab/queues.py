@@ -5,6 +5,7 @@ whether its value can be right is decided there (`queue_refusal`).
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,6 +16,8 @@ from weir.errors import BadInput
 from weir.lab.scenario import CODEPOINTS, Queue
 from weir.source import flag, one_of
 
+PACKETS = re.compile(r"([0-9]{1,9})\s+packets?")
+"""A number of packets, as people write it: no queue holds a thousand millions."""
 _CLASSES_MAX = 16
 
 
@@ -34,7 +37,8 @@ class Parameter:
 
 
 def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    # Neither TOML's nan and inf, nor a whole number that no float can be.
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e300:
         raise BadInput("a number is allowed")
     return float(value)
 
@@ -47,9 +51,8 @@ def _count(value: Any) -> int:
 
 def amount(value: Any) -> dict[str, int]:
     """Bytes, packets or a time at the link's rate, as the core has them."""
-    words = value.split() if isinstance(value, str) else []
-    if len(words) == 2 and words[0].isdecimal() and words[1] in ("packet", "packets"):
-        return {"packets": int(words[0])}
+    if isinstance(value, str) and (packets := PACKETS.fullmatch(value.strip())):
+        return {"packets": int(packets[1])}
     try:
         return {"bytes": Bytes(value).count}
     except BadInput:

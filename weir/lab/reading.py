@@ -39,7 +39,6 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,62}")
 _CONTROL = re.compile(r"[A-Za-z0-9_]+(:[a-z-]+=[A-Za-z0-9.-]+(,[a-z-]+=[A-Za-z0-9.-]+)*)?")
 _RESERVED = {"lo", "localhost"}
 _NO_DEVICE = {"all", "default"}  # where the kernel has the settings of all devices
-_PACKETS = re.compile(r"(\d+) packets?")
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?) ?%")
 _MTU_MIN, _MTU_MAX = 576, 9216
 _PAYLOAD_MIN, _PAYLOAD_MAX = 16, 9000
@@ -366,7 +365,7 @@ def _ends(names: Sequence[str]) -> Callable[[Any], tuple[str, str]]:
 
 
 def _limit(value: Any) -> Bytes | Time | int:
-    if isinstance(value, str) and (packets := _PACKETS.fullmatch(value.strip())):
+    if isinstance(value, str) and (packets := queues.PACKETS.fullmatch(value.strip())):
         limit: Bytes | Time | int = int(packets[1])
     else:
         limit = _first_of(value, Bytes, Time)

@@ -7,7 +7,6 @@ use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
 use socket2::Socket;
 
 use crate::RelayError;
@@ -733,11 +732,6 @@ pub(crate) fn broken_by(error: &io::Error) -> Reason {
     }
 }
 
-fn is_no_descriptor(error: &io::Error) -> bool {
-    let number = error.raw_os_error().map(Errno::from_raw_os_error);
-    matches!(number, Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS))
-}
-
 /// Why a server could not be connected to.
 pub(crate) fn reason_of(error: &io::Error) -> Reason {
     match error.kind() {
@@ -746,7 +740,7 @@ pub(crate) fn reason_of(error: &io::Error) -> Reason {
         io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable | io::ErrorKind::OutOfMemory => {
             Reason::Full
         }
-        _ if is_no_descriptor(error) => Reason::Full,
+        _ if socket::is_no_descriptor(error) => Reason::Full,
         _ => Reason::Unreachable,
     }
 }

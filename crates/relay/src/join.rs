@@ -1,6 +1,6 @@
 //! The end that accepts clients and joins them (the work's join-proxy).
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use crate::flow::{Flow, Side};
 use crate::hold::{Hold, Kept};
 use crate::poll::Poll;
 use crate::settings::{JoinSettings, LinkedAck, Network, Weights};
-use crate::socket;
+use crate::socket::{self, Listener};
 use crate::status::Status;
 use crate::words::words;
 use weir_aggregate::frame::{Uid, UidPool};
@@ -78,6 +78,7 @@ impl Join {
         let weights = Arc::new(Wanted { weights, is_new: AtomicBool::new(false) });
         let wanted = Arc::clone(&weights);
         let control = Control::new()?;
+        let listener = RefCell::new(Listener::new(listener));
         let worker = Worker::start("weir-join", control, move |control| {
             Runner { settings, listener, address, wanted, hold, gate }.run(control)
         })?;
@@ -118,7 +119,7 @@ impl Join {
 
 struct Runner {
     settings: JoinSettings,
-    listener: Socket,
+    listener: RefCell<Listener>,
     address: SocketAddr,
     wanted: Arc<Wanted>,
     /// What holds acknowledgements back, if anything does.
@@ -153,17 +154,19 @@ impl Runner {
     fn run(&self, control: &Control) -> Result<(), RelayError> {
         let mut pause = PAUSES.0;
         while !control.is_stopped() {
-            match self.connect() {
-                Ok(aggregate) => {
-                    let before = control.status().clone();
-                    let shared = Shared::new(aggregate, before, self.settings.heard_within)?;
+            let before = control.status().clone();
+            let begun = self
+                .connect()
+                .map_err(RelayError::system("the split end cannot be reached"))
+                .and_then(|it| Shared::new(it, before, self.settings.heard_within));
+            match begun {
+                Ok(shared) => {
                     *control.status() = self.serve(control, shared)?;
                     self.open_gate()?;
                     pause = PAUSES.0;
                 }
                 Err(error) => {
-                    let told = format!("the split end cannot be reached: {}", words(&error));
-                    control.status().tell(format!("{}: {told}", self.settings.split));
+                    control.status().tell(format!("{}: {error}", self.settings.split));
                     pause = (pause * 2).min(PAUSES.1);
                 }
             }
@@ -177,7 +180,7 @@ impl Runner {
         if self.gate.is_open.replace(true) {
             return Ok(());
         }
-        socket::set_transparent(&self.listener, self.address, true)
+        socket::set_transparent(self.listener.borrow().socket(), self.address, true)
             .map_err(RelayError::system("taking clients again"))
     }
 
@@ -195,7 +198,7 @@ impl Runner {
 
     /// Joins clients until the aggregate breaks, or we are told to stop.
     fn serve(&self, control: &Control, mut shared: Shared) -> Result<Status, RelayError> {
-        shared.poll.add(&self.listener, LISTENER)?;
+        shared.poll.add(self.listener.borrow().socket(), LISTENER)?;
         control.join(&shared.poll)?;
         let mut clients = Clients::new(self, &mut shared);
         let mut looked = Instant::now();
@@ -233,18 +236,25 @@ impl Runner {
     /// Resets clients that come while there is no aggregate: nobody is kept waiting in vain.
     fn refuse(&self, control: &Control, pause: Duration) -> Result<(), RelayError> {
         let mut poll = Poll::new()?;
-        poll.add(&self.listener, LISTENER)?;
+        poll.add(self.listener.borrow().socket(), LISTENER)?;
         control.join(&poll)?;
         let begun = Instant::now();
         while !control.is_stopped() && begun.elapsed() < pause {
             poll.wait(pause.saturating_sub(begun.elapsed()).min(TICK))?;
             control.answer_as_told();
-            while let Some((client, from)) = socket::accept(&self.listener) {
-                socket::reset(&client);
+            while let Some((client, from)) = self.came() {
+                if let Ok(client) = client {
+                    socket::reset(&client);
+                }
                 control.status().note(format!("{from}: there is no aggregate"));
             }
         }
         Ok(())
+    }
+
+    /// Who has come, if anybody has.
+    fn came(&self) -> Option<(io::Result<Socket>, SocketAddr)> {
+        self.listener.borrow_mut().accept()
     }
 
     fn weigh(&self, shared: &mut Shared) {
@@ -330,7 +340,14 @@ impl<'a> Clients<'a> {
     }
 
     fn accept(&mut self, shared: &mut Shared) -> Result<(), RelayError> {
-        while let Some((client, from)) = socket::accept(&self.runner.listener) {
+        while let Some((client, from)) = self.runner.came() {
+            let client = match client {
+                Ok(client) => client,
+                Err(error) => {
+                    shared.status.note(format!("{from}: {}", words(&error)));
+                    continue;
+                }
+            };
             let gate = &self.runner.gate;
             if gate.is_transparent && !gate.is_open.get() {
                 // It was connecting when the gate was shut, and has that from the listener.
@@ -385,7 +402,7 @@ impl<'a> Clients<'a> {
     fn turn_gate(&self, shared: &mut Shared) {
         let Runner { gate, listener, address, .. } = self.runner;
         let Some(is_open) = gate.turns(self.lives.len()) else { return };
-        let words = match socket::set_transparent(listener, *address, is_open) {
+        let words = match socket::set_transparent(listener.borrow().socket(), *address, is_open) {
             Ok(()) if is_open => "there is room again: new connections are joined".into(),
             Ok(()) => "next to full: new connections go to their servers by themselves".into(),
             Err(error) => format!("new connections are not let by: {}", words(&error)),

@@ -16,8 +16,9 @@ use crate::control::{Control, TICK, Worker};
 use crate::pipe::{PIPE, Pipe};
 use crate::poll::{Event, Poll};
 use crate::settings::ProxySettings;
-use crate::socket::{self, Got};
+use crate::socket::{self, Got, Listener};
 use crate::status::{FlowStatus, Status};
+use crate::words::words;
 use weir_aggregate::message::Reason;
 
 /// The key of the listening socket's events; a connection's is twice its place, and one more for
@@ -48,6 +49,7 @@ impl Proxy {
         let listener = socket::listen_for_clients(settings.listen, settings.server.is_none())?;
         let address = listener.local_addr().map_err(RelayError::system("listening"))?;
         let address = address.as_socket().unwrap_or(settings.listen);
+        let listener = Listener::new(listener);
         let worker = Worker::start("weir-proxy", Control::new()?, move |control| {
             Runner::new(settings, listener, address)?.run(control)
         })?;
@@ -124,7 +126,7 @@ struct Pair {
 
 struct Runner {
     settings: ProxySettings,
-    listener: Socket,
+    listener: Listener,
     address: SocketAddr,
     poll: Poll,
     pairs: Vec<Option<Pair>>,
@@ -142,7 +144,7 @@ struct Runner {
 impl Runner {
     fn new(
         settings: ProxySettings,
-        listener: Socket,
+        listener: Listener,
         address: SocketAddr,
     ) -> Result<Self, RelayError> {
         Ok(Self {
@@ -161,7 +163,7 @@ impl Runner {
     }
 
     fn run(&mut self, control: &Control) -> Result<(), RelayError> {
-        self.poll.add(&self.listener, LISTENER)?;
+        self.poll.add(self.listener.socket(), LISTENER)?;
         control.join(&self.poll)?;
         let mut looked = Instant::now();
         while !control.is_stopped() {
@@ -211,7 +213,14 @@ impl Runner {
     }
 
     fn accept(&mut self) -> Result<(), RelayError> {
-        while let Some((client, from)) = socket::accept(&self.listener) {
+        while let Some((client, from)) = self.listener.accept() {
+            let client = match client {
+                Ok(client) => client,
+                Err(error) => {
+                    self.status.note(format!("{from}: {}", words(&error)));
+                    continue;
+                }
+            };
             let meant = client.local_addr().ok().and_then(|address| address.as_socket());
             let Some(server) = self.settings.server.or(meant) else {
                 socket::reset(&client);
@@ -247,7 +256,12 @@ impl Runner {
         let place = self.free.pop().unwrap_or(self.pairs.len());
         let key = 2 * place as u64;
         let added = self.poll.add(&client, key).and_then(|()| self.poll.add(&socket, key + 1));
-        added.map_err(|_| Reason::Full)?;
+        if added.is_err() {
+            if place < self.pairs.len() {
+                self.free.push(place);
+            }
+            return Err(Reason::Full);
+        }
         let sides = [Side::new(client), Side::new(socket)];
         let now = Instant::now();
         self.asked.push_back((now, place));
@@ -346,8 +360,12 @@ fn pass(from: &mut Side, to: &mut Side, pipes: &mut Vec<Pipe>) -> io::Result<Pas
     let mut bytes = 0;
     while bytes < TURN {
         let was_idle = from.held() == 0;
-        if was_idle && from.is_readable && !from.is_read {
-            fill(from, pipes)?;
+        if was_idle && from.is_readable && !from.is_read && !fill(from, pipes)? {
+            match copied(from, to)? {
+                0 => break,
+                count => bytes += count,
+            }
+            continue;
         }
         if from.held() == 0 || !to.is_writable {
             break;
@@ -368,19 +386,41 @@ fn pass(from: &mut Side, to: &mut Side, pipes: &mut Vec<Pipe>) -> io::Result<Pas
     Ok(Passed { bytes: bytes as u64, has_more })
 }
 
-/// From the connection into the pipe.
-fn fill(from: &mut Side, pipes: &mut Vec<Pipe>) -> io::Result<()> {
-    let pipe = match &mut from.pipe {
-        Some(pipe) => pipe,
-        none => none.insert(pipes.pop().map_or_else(|| Pipe::new(PIPE), Ok)?),
-    };
-    match pipe.fill(&from.socket, PIPE) {
+/// From the connection into the pipe; whether there is one.
+fn fill(from: &mut Side, pipes: &mut Vec<Pipe>) -> io::Result<bool> {
+    if from.pipe.is_none() {
+        from.pipe = match pipes.pop().map_or_else(|| Pipe::new(PIPE), Ok) {
+            Ok(pipe) => Some(pipe),
+            Err(error) if socket::is_no_descriptor(&error) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+    }
+    let Some(pipe) = &mut from.pipe else { return Ok(false) };
+    let got = pipe.fill(&from.socket, PIPE);
+    note(from, got).map(|_| true)
+}
+
+/// What reading a connection brought, in bytes.
+fn note(from: &mut Side, got: Got) -> io::Result<usize> {
+    match got {
         Got::End => from.is_read = true,
-        Got::Some(_) => {}
+        Got::Some(count) => return Ok(count),
         Got::Nothing => from.is_readable = false,
         Got::Broken(error) => return Err(error),
     }
-    Ok(())
+    Ok(0)
+}
+
+/// From one connection into the other where there is no pipe for it; how much.
+fn copied(from: &mut Side, to: &mut Side) -> io::Result<usize> {
+    if !to.is_writable {
+        return Ok(0);
+    }
+    let got = socket::copy(&from.socket, &to.socket)?;
+    if matches!(got, Got::Some(0)) {
+        to.is_writable = false;
+    }
+    note(from, got)
 }
 
 /// From the pipe into the other connection; how much.

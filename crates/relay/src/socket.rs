@@ -2,9 +2,12 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
 use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
 
 use crate::RelayError;
@@ -13,6 +16,8 @@ use crate::system;
 
 /// Clients that may wait to be accepted.
 const BACKLOG: i32 = 4_096;
+/// What is copied at a time where there is no pipe.
+const COPIED: usize = 16 << 10;
 /// What the kernel keeps of an aggregate that it has not sent yet: turns are decided as late as can
 /// be, so that a flow that has just come does not wait behind what others had queued.
 const NOT_SENT_MAX: u32 = 128 << 10;
@@ -61,6 +66,31 @@ pub(crate) fn write(mut socket: &Socket, from: &[u8]) -> io::Result<usize> {
             done => done,
         };
     }
+}
+
+/// Copies from one connection into another, where there is no pipe between them, as much as that
+/// takes at once; how much that was. The rest stays in the kernel.
+pub(crate) fn copy(from: &Socket, to: &Socket) -> io::Result<Got> {
+    let mut buffer = [0; COPIED];
+    let there = loop {
+        match recv(from, &mut buffer[..], RecvFlags::PEEK) {
+            Ok((0, _)) => return Ok(Got::End),
+            Ok((count, _)) => break count,
+            Err(Errno::AGAIN) => return Ok(Got::Nothing),
+            Err(Errno::INTR) => {}
+            Err(error) => return Ok(Got::Broken(error.into())),
+        }
+    };
+    let count = write(to, &buffer[..there])?;
+    let mut left = count;
+    while left > 0 {
+        match read(from, &mut buffer[..left]) {
+            Got::Some(taken) => left -= taken,
+            Got::Broken(error) => return Ok(Got::Broken(error)),
+            Got::End | Got::Nothing => return Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+    Ok(Got::Some(count))
 }
 
 /// Writes what something else is to follow at once, so that both leave together.
@@ -149,20 +179,72 @@ fn bound(
     Ok(socket)
 }
 
-/// A client that has come, and its address; none if nobody waits.
-pub(crate) fn accept(listener: &Socket) -> Option<(Socket, SocketAddr)> {
+/// A listening socket. Where no descriptor is left for those who come, they are turned away with one
+/// that is kept for that: else they would wait in the kernel, without a word, until others leave.
+pub(crate) struct Listener {
+    socket: Socket,
+    reserve: Option<OwnedFd>,
+}
+
+impl Listener {
+    pub(crate) fn new(socket: Socket) -> Self {
+        Self { socket, reserve: reserve() }
+    }
+
+    /// The listening socket itself.
+    pub(crate) fn socket(&self) -> &Socket {
+        &self.socket
+    }
+
+    /// Who has come, and from where; none if nobody waits. One for whom there is no descriptor has
+    /// been reset.
+    pub(crate) fn accept(&mut self) -> Option<(io::Result<Socket>, SocketAddr)> {
+        if self.reserve.is_none() {
+            self.reserve = reserve();
+        }
+        match accept(&self.socket) {
+            Ok(came) => came.map(|(client, from)| (Ok(client), from)),
+            Err(error) => {
+                self.reserve = None;
+                let came = accept(&self.socket).ok().flatten();
+                if let Some((client, _)) = &came {
+                    reset(client);
+                }
+                let from = came.map(|(_, from)| from);
+                // The client's is free again.
+                self.reserve = reserve();
+                from.map(|from| (Err(error), from))
+            }
+        }
+    }
+}
+
+fn reserve() -> Option<OwnedFd> {
+    eventfd(0, EventfdFlags::CLOEXEC).ok()
+}
+
+/// A client that has come, and its address; none if nobody waits; an error if there is no descriptor
+/// for one.
+fn accept(listener: &Socket) -> io::Result<Option<(Socket, SocketAddr)>> {
     loop {
         match listener.accept() {
             Ok((socket, from)) => {
                 if let (Ok(()), Some(from)) = (socket.set_nonblocking(true), from.as_socket()) {
-                    return Some((socket, from));
+                    return Ok(Some((socket, from)));
                 }
             }
             // It has gone again.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-            Err(_) => return None,
+            Err(error) if is_no_descriptor(&error) => return Err(error),
+            Err(_) => return Ok(None),
         }
     }
+}
+
+/// Whether there is no descriptor left, or no memory for one.
+pub(crate) fn is_no_descriptor(error: &io::Error) -> bool {
+    let number = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(number, Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS))
 }
 
 /// Begins to connect to a server, from a client's address if there is one.

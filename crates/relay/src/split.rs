@@ -14,8 +14,9 @@ use crate::control::{Control, TICK, Worker, locked};
 use crate::flow::{Flow, Side};
 use crate::poll::Poll;
 use crate::settings::SplitSettings;
-use crate::socket;
+use crate::socket::{self, Listener};
 use crate::status::Status;
+use crate::words::words;
 use weir_aggregate::frame::{FLOWS_MAX, Uid};
 use weir_aggregate::linked_ack::Linked;
 use weir_aggregate::message::{Message, Reason};
@@ -49,7 +50,7 @@ impl Split {
         let aggregates = Arc::new(Mutex::new(Vec::new()));
         let ours = Arc::clone(&aggregates);
         let worker = Worker::start("weir-split", Control::new()?, move |control| {
-            accept(&listener, &Arc::new(settings), control, &ours)
+            accept(&mut Listener::new(listener), &Arc::new(settings), control, &ours)
         })?;
         Ok(Self { worker, address, aggregates })
     }
@@ -85,18 +86,25 @@ impl Split {
 
 /// Accepts aggregates, each of which gets its thread.
 fn accept(
-    listener: &Socket,
+    listener: &mut Listener,
     settings: &Arc<SplitSettings>,
     control: &Control,
     aggregates: &Mutex<Vec<(SocketAddr, Worker)>>,
 ) -> Result<(), RelayError> {
     let mut poll = Poll::new()?;
-    poll.add(listener, LISTENER)?;
+    poll.add(listener.socket(), LISTENER)?;
     control.join(&poll)?;
     while !control.is_stopped() {
         poll.wait(TICK)?;
         control.answer_as_told();
-        while let Some((aggregate, from)) = socket::accept(listener) {
+        while let Some((aggregate, from)) = listener.accept() {
+            let aggregate = match aggregate {
+                Ok(aggregate) => aggregate,
+                Err(error) => {
+                    control.status().note(format!("{from}: {}", words(&error)));
+                    continue;
+                }
+            };
             let mut running = locked(aggregates);
             running.retain(|(from, worker)| {
                 let is_over = worker.is_over();
@@ -112,11 +120,17 @@ fn accept(
                 continue;
             }
             let settings = Arc::clone(settings);
-            let worker = Worker::start("weir-split-one", Control::new()?, move |control| {
-                serve(aggregate, &settings, control)
-                    .inspect_err(|error| control.status().tell(error.to_string()))
-            })?;
-            running.push((from, worker));
+            let begun = Control::new().and_then(|control| {
+                Worker::start("weir-split-one", control, move |control| {
+                    serve(aggregate, &settings, control)
+                        .inspect_err(|error| control.status().tell(error.to_string()))
+                })
+            });
+            // What is not there for one more is no reason to end those that are.
+            match begun {
+                Ok(worker) => running.push((from, worker)),
+                Err(error) => control.status().note(format!("{from}: {error}")),
+            }
         }
     }
     Ok(())
