@@ -49,6 +49,13 @@ def test_a_command_that_only_prints_fails_when_it_cannot(redirected, why):
     assert done.stderr.startswith("weir: cannot write to the standard output: " + why)
 
 
+def test_keys_that_cannot_be_shown_are_no_success(tmp_path):
+    subprocess.run([WEIR, "keys", "init", str(tmp_path / "keys")], check=True, capture_output=True)
+    command = ["bash", "-c", 'exec "$@" >/dev/full', "bash", WEIR, "keys", "show"]
+    done = subprocess.run([*command, str(tmp_path / "keys")], stderr=subprocess.PIPE, timeout=60)
+    assert done.returncode == 1 and b"cannot write to the standard output" in done.stderr
+
+
 def test_a_failure_is_not_lost_with_its_reader():
     with subprocess.Popen(
         [WEIR, "compare", "/not/there", "/nor/there", "--json"],

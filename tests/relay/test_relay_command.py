@@ -313,6 +313,16 @@ def test_a_stranger_is_no_relay_for_a_machine_neither(tmp_path, answer, words):
     assert not told.stdout or json.loads(told.stdout)["event"] == "error"
 
 
+@pytest.mark.parametrize("words", [(), ("--json",)])
+@pytest.mark.parametrize("redirected", [">/dev/full", ">&-"])
+def test_a_status_that_cannot_be_told_is_no_success(tmp_path, words, redirected):
+    path = tmp_path / "proxy.sock"
+    with relay("proxy", "--server", "127.0.0.1:9", "--control", path):
+        command = ["sh", "-c", f'"$@" {redirected}', "sh", *WEIR, "status", str(path), *words]
+        told = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert told.returncode == 1 and "cannot write to the standard output" in told.stderr
+
+
 def told_by_stranger(
     folder: Path, answer: bytes, *words: str
 ) -> "subprocess.CompletedProcess[str]":

@@ -4,6 +4,7 @@ import argparse
 from datetime import UTC, datetime
 from pathlib import Path
 
+from weir.cli import output
 from weir.home import expanded
 from weir.printable import printable
 from weir.transfer import DEFAULT_KEYS, keys_init, keys_issue, keys_revoke, keys_show
@@ -59,6 +60,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _show(directory: Path) -> int:
+    output.is_the_work()
     for purpose, name, serial, until_s in keys_show(directory):
         until = datetime.fromtimestamp(until_s, UTC)
         days = (until - datetime.now(UTC)).days

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from weir import descriptors, signals
+from weir.cli import output
 from weir.errors import BadInput, Unavailable
 from weir.format import size
 from weir.listener import port_of
@@ -245,6 +246,7 @@ def _answers(relay: Relay) -> bool:
 
 
 def _status(args: argparse.Namespace) -> int:
+    output.is_the_work()
     told = control.ask(args.control, {})
     try:
         lines = [*_told(told)]
