@@ -179,8 +179,9 @@ fn bound(
     Ok(socket)
 }
 
-/// A listening socket. Where no descriptor is left for those who come, they are turned away with one
-/// that is kept for that: else they would wait in the kernel, without a word, until others leave.
+/// A listening socket. Where no descriptor is left for those who come, they are turned away with
+/// one that is kept for that: else they would wait in the kernel, without a word, until others
+/// leave.
 pub(crate) struct Listener {
     socket: Socket,
     reserve: Option<OwnedFd>,
@@ -223,8 +224,8 @@ fn reserve() -> Option<OwnedFd> {
     eventfd(0, EventfdFlags::CLOEXEC).ok()
 }
 
-/// A client that has come, and its address; none if nobody waits; an error if there is no descriptor
-/// for one.
+/// A client that has come, and its address; none if nobody waits; an error if there is no
+/// descriptor for one.
 fn accept(listener: &Socket) -> io::Result<Option<(Socket, SocketAddr)>> {
     loop {
         match listener.accept() {
