@@ -85,13 +85,14 @@ def chunks_here(root):
 
 
 def test_a_crash_between_the_last_chunk_and_the_name_is_mended(world):
-    """A directory in the file's place keeps the complete part from getting its name."""
+    """A directory that comes into its place keeps the complete part from getting its name."""
     source = random_file(world / "source", 5 * MIB)
     with Server([world / "root"], listen="127.0.0.1:0", keys=None) as server:
         place = "{}:{}/".format(*server.address)
-        (world / "root" / "source" / "occupant").mkdir(parents=True)
-        first = Transfer.send([source], place, keys=None)
+        first = Transfer.send([source], place, keys=None, rate=Rate("20 Mbit/s"))
         first.start()
+        poll(lambda: chunks_here(world / "root") > 0)
+        (world / "root" / "source" / "occupant").mkdir(parents=True)
         with pytest.raises(TransferFailed, match="source"):
             first.wait(Time("60 s"))
         assert chunks_here(world / "root") == 5

@@ -12,6 +12,7 @@ from rig import PATIENCE_S, WEIR
 from transfer_world import poll, weir
 
 from weir.cli import main
+from weir.transfer import Transfer, watch
 
 SIZE = 1_500_000
 # Longer than a path may be, and than a field of a message.
@@ -165,3 +166,24 @@ def test_a_cancelled_transfer_says_130_in_its_event_too(place, tmp_path):
         process.send_signal(signal.SIGINT)
         rest = process.communicate(timeout=PATIENCE_S)[0]
     assert json.loads(rest.splitlines()[-1])["exit_code"] == process.returncode == 130
+
+
+def test_what_is_done_before_ctrl_c_comes_is_not_called_cancelled(place, tmp_path, capsys):
+    """It said that all was sent, and then that it was cancelled, with 130."""
+    transfer = Transfer.send([tmp_path / "file"], f"{place}/there", keys=None)
+
+    class Interrupted:
+        pressed = False
+
+        def __getattr__(self, name):
+            return getattr(transfer, name)
+
+        def wait(self, _timeout):
+            transfer.wait()
+            if not self.pressed:
+                self.pressed = True
+                raise KeyboardInterrupt
+            return True
+
+    watch.watch(Interrupted(), watch.Line("sent", None))
+    assert capsys.readouterr().err.startswith("sent: 1 files")

@@ -78,6 +78,82 @@ def test_no_link_leads_from_what_is_allowed_to_what_is_not(world):
         assert not stored(world, server, "ana", "ana/way/new")
 
 
+def below(folder):
+    """All that stands below a folder: modes and times of directories, contents of files."""
+    found = {}
+    for path in sorted([folder, *folder.rglob("*")]):
+        stat = path.lstat()
+        content = path.read_text() if path.is_file() else (stat.st_mode, stat.st_mtime_ns)
+        found[str(path.relative_to(folder))] = content
+    return found
+
+
+# What is sent, below what of the root, by a client who may write to all but `shared`.
+WAYS = {
+    "in a tree": ({"shared/file": "other"}, ""),
+    "a new file in a tree": ({"shared/new": "other"}, ""),
+    "deep in a tree": ({"shared/deep/new": "other"}, ""),
+    "an empty directory": ({"shared/": ""}, ""),
+    "a link in its place": ({"shared": "->eve"}, ""),
+    "by a link": ({"new": "other"}, "way/"),
+    "by a link, in a tree": ({"way/file": "other"}, ""),
+    "by a link, deep in a tree": ({"way/deep/new": "other"}, ""),
+    "where it is not yet": ({"later/new": "other"}, ""),
+    "a link where it is not yet": ({"later": "->eve"}, ""),
+    "a file where it is not yet": ({"later": "other"}, ""),
+}
+
+
+@pytest.mark.parametrize("by", ["a right", "a root"])
+@pytest.mark.parametrize(("tree", "there"), WAYS.values(), ids=WAYS.keys())
+def test_what_may_only_be_read_is_not_written_by_way_of_what_is_above_it(world, tree, there, by):
+    """The nearest of several paths, or roots, decides, not the one that a request names."""
+    here, root = world / "here", world / "root"
+    for name, content in {**tree, "beside": "content"}.items():
+        path = here / name
+        (path if name.endswith("/") else path.parent).mkdir(parents=True, exist_ok=True)
+        if content.startswith("->"):
+            path.symlink_to(content[2:])
+        elif content:
+            path.write_text(content)
+    (root / "way").symlink_to("shared")
+    if by == "a right":
+        grants = [Grant("ana", False), Grant("ana", True, prefix="shared")]
+        grants.append(Grant("ana", True, prefix="later"))
+        server = Server([root], listen="127.0.0.1:0", keys=world / "keys", rights=grants)
+        above = ""
+    else:
+        if any(name.startswith("later") for name in tree):
+            pytest.skip("a root is there from the beginning")
+        roots, only_read = [("all", root)], [("shared", root / "shared")]
+        server = Server(roots, listen="127.0.0.1:0", keys=world / "keys", read_only=only_read)
+        above = "all/"
+    before = below(root / "shared")
+    with server:
+        target = f"{place(server)}/{above}{there}"
+        assert not done(Transfer.send([f"{here}/"], target, keys=world / "ana"))
+        # All else arrives.
+        assert there or (root / "beside").read_text() == "content"
+        assert fetched(world, server, "ana", f"{above}shared/file") == "shared"
+    assert below(root / "shared") == before and not (root / "later").exists()
+
+
+def test_what_may_be_written_below_what_may_only_be_read_is_written_from_above(world):
+    (world / "here" / "shared" / "drop").mkdir(parents=True)
+    (world / "here" / "shared" / "drop" / "new").write_text("content")
+    grants = [Grant("ana", False), Grant("ana", True, prefix="shared")]
+    grants.append(Grant("ana", False, prefix="shared/drop"))
+    (world / "root" / "shared" / "drop").mkdir()
+    before = (world / "root" / "shared").stat()
+    with serving(world, grants) as server:
+        sent = Transfer.send([f"{world}/here/"], f"{place(server)}/", keys=world / "ana")
+        # The directory above is told, too, and is not its to change.
+        assert not done(sent)
+        assert (world / "root" / "shared" / "drop" / "new").read_text() == "content"
+    after = (world / "root" / "shared").stat()
+    assert (after.st_mode, after.st_mtime_ns) == (before.st_mode, before.st_mtime_ns)
+
+
 @pytest.mark.parametrize(("name", "asked"), [("", ""), ("data", "data/ana")])
 def test_no_client_is_told_where_a_server_has_its_root(world, name, asked):
     """What cannot be sent is called as the client calls it, not by its place on the server."""

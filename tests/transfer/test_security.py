@@ -340,7 +340,7 @@ def test_a_data_connection_needs_the_sessions_token(world):
         (["send", "{source}", "127.0.0.1:1/x", "--insecure", "--streams", "0"], "streams"),
         (["send", "{source}", "127.0.0.1:1/x", "--insecure", "--hash", "md5"], "md5"),
         (["send", "{source}", "127.0.0.1:1/x", "--keys", "{missing}"], "weir keys init"),
-        (["get", "127.0.0.1:1/x", "{missing}/y", "--insecure"], "missing"),
+        (["get", "127.0.0.1:1/x", "{source}/y", "--insecure"], "source"),
         (["serve", "--root", "{missing}", "--listen", "127.0.0.1:0", "--insecure"], "missing"),
         (["serve", "--root", "{source}", "--listen", "127.0.0.1:0", "--insecure"], "source"),
         (["serve", "--root", ".", "--listen", "nowhere", "--insecure"], "nowhere"),

@@ -217,7 +217,7 @@ def test_what_a_peer_says_is_escaped_and_forges_no_line(world):
     assert not any(ord(letter) < 32 for letter in log.replace("\n", ""))
     assert "\u202e" not in log
     assert not any(line.startswith(("203", '"')) for line in log.splitlines())
-    assert "\\u{1b}[2J" in log
+    assert "\\x1b[2J" in log
 
 
 @pytest.mark.parametrize("more", [["--json"], []])

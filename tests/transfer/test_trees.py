@@ -1,5 +1,6 @@
 """Directory trees as rsync users expect them; the oracle walks both sides on its own."""
 
+import json
 import os
 import shutil
 import stat
@@ -11,7 +12,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from transfer_world import leftovers, weir
+from rig import WEIR
+from transfer_world import leftovers, poll, weir
 
 from weir.errors import TransferFailed
 from weir.transfer import Server, Transfer
@@ -455,6 +457,122 @@ def test_a_directory_that_its_owner_may_not_write_to_is_brought_up_to_date(tmp_p
     modes = [stat.S_IMODE((there / x.relative_to(here)).stat().st_mode) for x in inside]
     assert modes == [0o555, 0o555]
     shutil.rmtree(there / "tree")
+
+
+@pytest.mark.parametrize("way", ["send", "get"])
+def test_a_directory_that_its_owner_may_neither_list_nor_pass_is_brought_up_to_date(tmp_path, way):
+    """Who may read everything sends such ones, too; the second run could not use what the first
+    had left, of which there may be more than are open at a time."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    there.mkdir()
+    places = [here / "tree" / f"{number}" / "below" for number in range(150)]
+    for place in places:
+        place.mkdir(parents=True)
+        (place / "file").write_bytes(b"first")
+    without_privilege(way, here, there)
+    outer = [there / place.parent.relative_to(here) for place in places]
+    for number, place in enumerate(outer):
+        (place / "below").chmod((0o311, 0o100, 0o555)[number % 3])
+        place.chmod((0, 0o600, 0o555)[number // 3 % 3])
+    for place in places:
+        (place / "file").write_bytes(b"second")
+        (place / "new").mkdir()
+    without_privilege(way, here, there)
+    assert listing(here) == listing(there)
+
+
+@pytest.mark.parametrize("way", ["send", "get"])
+def test_a_private_directory_is_open_to_nobody_while_it_is_filled(serve, tmp_path, way):
+    """Its permissions come last. Until then, and where a kill ends it before, all that others may
+    read in it was there for them."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    private = here / "tree" / "private"
+    private.mkdir(parents=True)
+    there.mkdir()
+    private.chmod(0o750)
+    (private / "a").write_bytes(b"for the owner's group")
+    (private / "b").write_bytes(os.urandom(2**23))
+    server = serve("--root", there if way == "send" else here, "--insecure")
+    remote = f"{server.listen}/tree" if way == "get" else f"{server.listen}/"
+    words = ["send", here / "tree", remote] if way == "send" else ["get", remote, there]
+    slow = [WEIR, *map(str, words), "--insecure", "--rate", "8 Mbit/s"]
+    copy = there / "tree" / "private"
+
+    def mode(path):
+        return stat.S_IMODE(path.stat().st_mode)
+
+    with subprocess.Popen(slow, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as moving:
+        poll((copy / "a").exists)
+        assert (mode(copy), mode(copy / "a")) == (0o700, 0o644)
+        moving.kill()
+    assert mode(copy) == 0o700
+    assert weir(*words, "--insecure").returncode == 0
+    assert (mode(copy), mode(there / "tree")) == (0o750, mode(here / "tree"))
+
+
+@pytest.mark.parametrize("options", [[], ["--checksum"]], ids=["by time", "by content"])
+@pytest.mark.parametrize("way", ["send", "get"])
+def test_what_has_other_names_keeps_its_attributes_under_them(serve, tmp_path, way, options):
+    """Whoever may make names at the destination had the permissions of any file set by it."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    for place in (here, there):
+        place.mkdir()
+    (tmp_path / "other").write_text("content")
+    (tmp_path / "other").chmod(0o600)
+    os.utime(tmp_path / "other", ns=(0, 10**18))
+    for name, time_ns in (("mode", 10**18), ("time", 10**18 + 10**12), ("same", 10**18)):
+        (here / name).write_text("content")
+        (here / name).chmod(0o600 if name == "same" else 0o666)
+        os.utime(here / name, ns=(0, time_ns))
+        (there / name).hardlink_to(tmp_path / "other")
+    server = serve("--root", there if way == "send" else here, "--insecure")
+    remote = f"{server.listen}/"
+    words = ["send", f"{here}/", remote] if way == "send" else ["get", remote, there]
+    assert weir(*words, "--insecure", *options).returncode == 0
+    other = (tmp_path / "other").stat()
+    assert (stat.S_IMODE(other.st_mode), other.st_mtime_ns) == (0o600, 10**18)
+    assert other.st_nlink == 2  # what needed nothing stayed
+    assert listing(here) == listing(there)
+
+
+def test_a_get_makes_the_directories_above_its_destination(serve, tmp_path):
+    """As a send does; but nothing where nothing comes, or a file stands in the way."""
+    root = tmp_path / "root"
+    (root / "tree").mkdir(parents=True)
+    (root / "tree" / "file").write_text("content")
+    server = serve("--root", root, "--insecure")
+
+    def get(source, *destination):
+        remote, place = f"{server.listen}/{source}", tmp_path.joinpath(*destination)
+        return weir("get", remote, f"{place}", "--insecure").returncode
+
+    assert get("tree/file", "a", "b", "copy") == 0
+    assert (tmp_path / "a" / "b" / "copy").read_text() == "content"
+    assert get("tree", "c", "d") == 0
+    assert (tmp_path / "c" / "d" / "tree" / "file").read_text() == "content"
+    assert get("missing", "e", "f") == 2 and not (tmp_path / "e").exists()
+    assert get("tree", "a", "b", "copy", "x", "y") == 2
+    (tmp_path / "way").symlink_to("nowhere")
+    assert get("tree", "way", "x") != 0 and not (tmp_path / "nowhere").exists()
+    here = weir("get", f"{server.listen}/tree/file", "g/h", "--insecure", cwd=tmp_path)
+    assert here.returncode == 0 and (tmp_path / "g" / "h").read_text() == "content"
+
+
+@pytest.mark.parametrize("way", ["send", "get"])
+def test_a_directory_of_a_files_name_is_told_before_the_file_is_sent(serve, tmp_path, way):
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    sizes = {"small": 5, "large": 2**23}
+    for name, size in sizes.items():
+        (here / name).write_bytes(os.urandom(size))
+        (there / name).mkdir(parents=True)
+    server = serve("--root", there if way == "send" else here, "--insecure")
+    remote = f"{server.listen}/"
+    words = ["send", f"{here}/", remote] if way == "send" else ["get", remote, there]
+    done = weir(*words, "--insecure", "--json")
+    last = json.loads(done.stdout.splitlines()[-1])
+    assert done.returncode == 5 and last["files_failed"] == 2 and last["bytes_done"] == 0
+    assert "Is a directory" in last["message"] and leftovers(there) == []
 
 
 @pytest.mark.parametrize("way", ["send", "get"])

@@ -168,7 +168,7 @@ def watch(
 
     Raises:
         WeirError: the transfer failed.
-        KeyboardInterrupt: it was cancelled from the keyboard.
+        KeyboardInterrupt: it was cancelled from the keyboard before it was done.
     """
     view.start()
     if not view.shows_files:
@@ -196,6 +196,8 @@ def watch(
     if companion:
         companion.stop()
     progress = transfer.progress()
+    if progress.state == "done":
+        error = None  # Ctrl-C came when there was nothing left to cancel
     file_bytes = progress.bytes_total.count / max(1, progress.files_total)
     ending = Ending(seconds, at, limits.found(file_bytes) if limits else None)
     view.update(progress, _news(transfer, companion), _status(companion))

@@ -336,6 +336,7 @@ impl FileFailure {
         let code = match error.raw_os_error() {
             Some(libc::ENOSPC | libc::EDQUOT) => FailureCode::DiskFull,
             Some(libc::EACCES | libc::EPERM | libc::EROFS) => FailureCode::Denied,
+            _ if error.kind() == io::ErrorKind::PermissionDenied => FailureCode::Denied,
             _ if error.kind() == io::ErrorKind::InvalidData => FailureCode::Corrupt,
             _ => FailureCode::Storage,
         };

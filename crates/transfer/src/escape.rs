@@ -9,13 +9,22 @@ pub fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for letter in text.chars() {
         if disturbs(letter) {
-            // Writing to a string cannot fail.
-            let _ = write!(shown, "{}", letter.escape_default());
+            escape(&mut shown, letter);
         } else {
             shown.push(letter);
         }
     }
     shown
+}
+
+/// As Python and C write it, and as the Python side does: `\n`, `\x1b`, `\u202e`.
+fn escape(shown: &mut String, letter: char) {
+    // Writing to a string cannot fail.
+    let _ = match (letter, u32::from(letter)) {
+        ('\n' | '\r' | '\t', _) => write!(shown, "{}", letter.escape_default()),
+        (_, code @ ..0x100) => write!(shown, "\\x{code:02x}"),
+        (_, code) => write!(shown, "\\u{code:04x}"),
+    };
 }
 
 /// As [`printable`], of bytes that need not be text.
@@ -53,7 +62,7 @@ mod tests {
     fn ordinary_text_stays_as_it_is() {
         let text = "ünï \"quoted\" \\ C:\\x 日本";
         assert_eq!(printable(text), text);
-        assert_eq!(printable("a\x1b[2J\nb\u{9b}\u{202e}"), "a\\u{1b}[2J\\nb\\u{9b}\\u{202e}");
+        assert_eq!(printable("a\x1b[2J\nb\u{9b}\u{202e}"), "a\\x1b[2J\\nb\\x9b\\u202e");
         assert_eq!(printable_bytes(b"a\xff\n"), "a\\xff\\n");
     }
 }

@@ -97,6 +97,17 @@ impl Root {
         Ok(identity_of(&rustix::fs::fstat(&self.fd)?))
     }
 
+    /// The same of the directory at `path`, if there is one.
+    pub(crate) fn identity_at(&self, path: &RelativePath) -> Option<(u64, u64)> {
+        let directory = self.directory(path).ok()?;
+        Some(identity_of(&rustix::fs::fstat(directory).ok()?))
+    }
+
+    /// What tells this directory, and those above it, from all others.
+    pub(crate) fn above(&self) -> io::Result<Vec<(u64, u64)>> {
+        above(self.fd.as_fd())
+    }
+
     /// Whether this directory still stands at the path that it was opened by: it may have been
     /// moved or removed, or another be mounted over it. What cannot be looked at may.
     pub(crate) fn is_in_place(&self) -> bool {
@@ -155,6 +166,12 @@ impl Root {
         self.open_at(path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
     }
 
+    /// A handle on a directory by which it can be looked at and given other permissions, whatever
+    /// those that it has.
+    pub(crate) fn directory_itself(&self, path: &RelativePath) -> io::Result<OwnedFd> {
+        self.open_at(path, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())
+    }
+
     /// A regular file for reading. Does not block on a FIFO that took the file's place.
     pub(crate) fn file(&self, path: &RelativePath, links: Links) -> io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -174,8 +191,12 @@ impl Root {
     }
 
     /// A directory that is made, with its parents, where it does not exist; says whether the
-    /// last component was made now.
-    pub(crate) fn make_directory(&self, path: &RelativePath) -> io::Result<(OwnedFd, bool)> {
+    /// last component was made now. `mode` says what each may be that is made, before the umask.
+    pub(crate) fn make_directory(
+        &self,
+        path: &RelativePath,
+        mode: &dyn Fn(&RelativePath) -> u16,
+    ) -> io::Result<(OwnedFd, bool)> {
         match self.directory(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             result => return Ok((result?, false)),
@@ -183,8 +204,9 @@ impl Root {
         let Some((parent, name)) = path.split_last() else {
             return Err(io::ErrorKind::NotFound.into());
         };
-        let (parent, _) = self.make_directory(&parent)?;
-        let made = match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o777)) {
+        let (parent, _) = self.make_directory(&parent, mode)?;
+        let mode = Mode::from_raw_mode(mode(path).into());
+        let made = match rustix::fs::mkdirat(&parent, name, mode) {
             Ok(()) => true,
             Err(rustix::io::Errno::EXIST) => false,
             Err(error) => return Err(error.into()),
@@ -196,6 +218,22 @@ impl Root {
 /// What tells a file or directory from all others: its device and inode.
 pub(crate) fn identity_of(stat: &Stat) -> (u64, u64) {
     (stat.st_dev as u64, stat.st_ino as u64)
+}
+
+/// The identities of a directory and of all above it, the nearest first.
+pub(crate) fn above(directory: BorrowedFd<'_>) -> io::Result<Vec<(u64, u64)>> {
+    let mut found = vec![identity_of(&rustix::fs::fstat(directory)?)];
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut next = rustix::fs::openat(directory, "..", flags, Mode::empty())?;
+    loop {
+        let identity = identity_of(&rustix::fs::fstat(&next)?);
+        // Above the topmost is itself.
+        if found.last() == Some(&identity) {
+            return Ok(found);
+        }
+        found.push(identity);
+        next = rustix::fs::openat(&next, "..", flags, Mode::empty())?;
+    }
 }
 
 /// Whether what was found at a place is what was there before; nobody knows what cannot be found
@@ -255,7 +293,7 @@ impl Handle {
     }
 
     fn path(&self) -> String {
-        format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&self.fd))
+        path_of(self.fd.as_fd())
     }
 
     /// Sets the permission bits, if they are others.
@@ -319,6 +357,16 @@ pub(crate) fn read_full(file: &File, buffer: &mut [u8], offset: u64) -> io::Resu
 /// Modification time in nanoseconds since 1970.
 pub(crate) fn modified_ns(stat: &Stat) -> i128 {
     i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec)
+}
+
+/// A way to what a handle has, for calls that take none which was opened for nothing but that.
+fn path_of(handle: BorrowedFd<'_>) -> String {
+    format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&handle))
+}
+
+/// Sets the permission bits of what was opened for nothing but to be looked at.
+pub(crate) fn set_mode_of(handle: BorrowedFd<'_>, mode: u16) -> io::Result<()> {
+    Ok(rustix::fs::chmod(&*path_of(handle), Mode::from_raw_mode(mode.into()))?)
 }
 
 /// Sets a file's permission bits.

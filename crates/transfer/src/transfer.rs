@@ -1,8 +1,10 @@
 //! A transfer as its owner sees it: started, watched, re-paced, cancelled; it reconnects and
 //! resumes by itself when the peer breaks off.
 
+use std::io;
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
@@ -19,7 +21,7 @@ use crate::hosts::Others;
 use crate::pace::Pace;
 use crate::packet_limit::{PacketLimit, Reached};
 use crate::progress::{Progress, Snapshot};
-use crate::receive::{self, Destination};
+use crate::receive::{self, Destination, Kept};
 use crate::remote::Remote;
 use crate::room::Rooms;
 use crate::root::{Confinement, Links, Root};
@@ -730,7 +732,8 @@ impl Shared {
         Ok(sources)
     }
 
-    /// A local destination: its parent directory must exist, as for cp.
+    /// A local destination; the directories above it are made, as at a server, once something
+    /// comes.
     fn local_destination(&self) -> Result<Destination, TransferError> {
         let Direction::Get { destination, sources, .. } = &self.direction else {
             return Err(TransferError::Cancelled);
@@ -749,9 +752,32 @@ impl Shared {
         };
         let name = destination.file_name().unwrap_or_default();
         let name = RelativePath::new(std::os::unix::ffi::OsStrExt::as_bytes(name));
-        let root = Arc::new(Root::open(&parent, Confinement::Unlinked)?);
+        let (root, above) = open_nearest(&parent)?;
+        let path = name.and_then(|name| above.join(&name)).map_err(TransferError::Path)?;
         let is_directory = typed.ends_with(b"/") || several;
-        Ok(own_place(root, name.map_err(TransferError::Path)?, is_directory, bounds))
+        Ok(own_place(Arc::new(root), path, is_directory, bounds))
+    }
+}
+
+/// The directory `wanted`, or the nearest one above it that is there, and the way from that.
+fn open_nearest(wanted: &Path) -> Result<(Root, RelativePath), TransferError> {
+    let mut place = wanted;
+    loop {
+        let error = match Root::open(place, Confinement::Unlinked) {
+            Ok(root) => {
+                let below = wanted.strip_prefix(place).unwrap_or(wanted).as_os_str();
+                let below = RelativePath::from_typed(below.as_bytes());
+                return Ok((root, below.map_err(TransferError::Path)?));
+            }
+            Err(error) => error,
+        };
+        let is_absent = matches!(&error, TransferError::Local { source, .. }
+            if source.kind() == io::ErrorKind::NotFound);
+        place = match (place.parent(), is_absent) {
+            (Some(above), true) if above.as_os_str().is_empty() => Path::new("."),
+            (Some(above), true) if place.file_name().is_some() => above,
+            _ => return Err(error),
+        };
     }
 }
 
@@ -889,7 +915,8 @@ fn own_place(
     bounds: Bounds,
 ) -> Destination {
     let rooms = Arc::new(Rooms::new(Some(0)));
-    Destination { root, path, is_directory, bounds, rooms, held: None, lends: false }
+    let kept = Kept::default();
+    Destination { root, path, is_directory, bounds, kept, rooms, held: None, lends: false }
 }
 
 fn ports(socket: &TcpStream) -> Option<Ports> {

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{Access, AtFlags};
 
+use super::kept::Kept;
 use super::names::Names;
 use super::stage;
 use crate::room::{Rooms, Space};
@@ -105,6 +106,8 @@ pub(crate) struct Directories {
     root: Arc<Root>,
     /// The destination: what is below it is the operation's, to write into.
     base: RelativePath,
+    /// What is below it and not the operation's.
+    kept: Kept,
     /// Directories are on the disk before anything is received into them.
     sync: bool,
     rooms: Arc<Rooms>,
@@ -128,8 +131,13 @@ impl Drop for Directories {
 }
 
 impl Directories {
-    pub(crate) fn new(root: Arc<Root>, base: RelativePath, rooms: Arc<Rooms>, sync: bool) -> Self {
-        Self { root, base, rooms, sync, cache: Mutex::default() }
+    pub(crate) fn new(
+        root: Arc<Root>,
+        (base, kept): (RelativePath, Kept),
+        rooms: Arc<Rooms>,
+        sync: bool,
+    ) -> Self {
+        Self { root, base, kept, rooms, sync, cache: Mutex::default() }
     }
 
     /// Gives a directory the attributes that it is to have.
@@ -137,6 +145,20 @@ impl Directories {
         self.get(path)?.conclude(mode, time_ns)?;
         self.cache().opened.remove(path);
         Ok(())
+    }
+
+    /// Lets its owner pass a directory, and list it, where that has taken the right from itself;
+    /// returns the mode that it had.
+    fn unlock(&self, path: &RelativePath) -> io::Result<u16> {
+        let directory = self.root.directory_itself(path)?;
+        self.kept.check(&self.root, directory.as_fd())?;
+        // A link may lead back to it.
+        if self.root.is(directory.as_fd())? {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        let mode = (rustix::fs::fstat(&directory)?.st_mode & 0o7777) as u16;
+        root::set_mode_of(directory.as_fd(), mode | 0o700)?;
+        Ok(mode)
     }
 
     /// Gives directories that were opened up, and not concluded, their modes again.
@@ -157,6 +179,12 @@ impl Directories {
         below.is_some_and(|rest| {
             !rest.is_empty() && (self.base.is_empty() || rest.starts_with(b"/"))
         })
+    }
+
+    /// What a directory may be that is made. One of the operation's is its owner's alone until all
+    /// is in it and its permissions are known: those of the files in it may rely on them.
+    fn first_mode(&self, path: &RelativePath) -> u16 {
+        if self.is_below_base(path) { 0o700 } else { 0o777 }
     }
 
     /// The directory at `path`, made with its parents where absent.
@@ -181,7 +209,22 @@ impl Cache {
         // A parent that may not be listed cannot be synced either.
         let above = path.split_last().filter(|_| of.sync);
         let above = above.and_then(|(parent, _)| self.get(of, &parent).ok());
-        let (fd, fresh) = of.root.make_directory(path)?;
+        // Nothing is made in what is not the operation's.
+        if !of.kept.is_empty()
+            && let Some((parent, _)) = path.split_last()
+            && of.root.identity_at(path).is_none()
+        {
+            self.get(of, &parent)?;
+        }
+        let make = || of.root.make_directory(path, &|path| of.first_mode(path));
+        let (fd, fresh) = match make() {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                self.unlock(of, path)?;
+                make()?
+            }
+            made => made?,
+        };
+        of.kept.check(&of.root, fd.as_fd())?;
         // An attempt without `sync` may have made it.
         above.map_or(Ok(()), |parent| parent.sync())?;
         let space = of.rooms.space(fd.as_fd())?;
@@ -202,13 +245,33 @@ impl Cache {
         Ok(directory)
     }
 
+    /// Has a directory, and those above it, let their owner in.
+    fn unlock(&mut self, of: &Directories, path: &RelativePath) -> io::Result<()> {
+        if of.is_below_base(path)
+            && let Some((parent, _)) = path.split_last()
+        {
+            self.get(of, &parent)?;
+            // What is not there, or another's, says so when it is asked for again.
+            if let Ok(mode) = of.unlock(path) {
+                self.opened.entry(path.clone()).or_insert(mode);
+            }
+        }
+        Ok(())
+    }
+
     /// Closes the older half, so that this is done for one in many.
     fn close_oldest(&mut self) {
         let mut uses: Vec<u64> = self.open.values().map(|(_, used)| *used).collect();
         let middle = uses.len() / 2;
         let (_, limit, _) = uses.select_nth_unstable(middle);
         let limit = *limit;
-        for (_, (directory, _)) in self.open.extract_if(|_, (_, used)| *used < limit) {
+        for (path, (directory, _)) in self.open.extract_if(|_, (_, used)| *used < limit) {
+            // Nobody is at it: it is opened up again when it is asked for again.
+            if let (1, Some(mode)) = (Arc::strong_count(&directory), self.opened.get(&path))
+                && root::set_mode(&directory.fd, *mode).is_ok()
+            {
+                self.opened.remove(&path);
+            }
             if directory.names.fold() {
                 self.folding.insert(directory.identity, Arc::clone(&directory.names));
             }
@@ -228,7 +291,8 @@ mod tests {
         let served = top.path().join("root");
         std::fs::create_dir_all(served.join("a/b")).unwrap();
         let root = Arc::new(Root::open(&served, Confinement::Beneath).unwrap());
-        let directories = Directories::new(Arc::clone(&root), path(""), Arc::default(), false);
+        let directories =
+            Directories::new(Arc::clone(&root), (path(""), Kept::default()), Arc::default(), false);
         let parent = |name: &str| directories.get(&path(name)).unwrap().at(path(name));
         let (above, below, itself) = (parent("a"), parent("a/b"), parent(""));
         assert!(directories.has(&above) && directories.has(&below) && directories.has(&itself));
@@ -249,8 +313,7 @@ mod tests {
     fn handles_are_bounded_and_the_latest_stay() {
         let top = tempfile::tempdir().unwrap();
         let root = Arc::new(Root::open(top.path(), Confinement::Beneath).unwrap());
-        let base = RelativePath::default();
-        let directories = Directories::new(root, base, Arc::default(), false);
+        let directories = Directories::new(root, Default::default(), Arc::default(), false);
         let path = |n: usize| RelativePath::new(format!("d{n}").as_bytes()).unwrap();
         for n in 0..3 * HANDLES_MAX {
             assert!(directories.get(&path(n)).unwrap().fresh);

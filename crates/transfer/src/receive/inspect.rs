@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 use rustix::fs::{Mode, OFlags};
 
-use super::offers::{has_time, is_alike};
+use super::offers::{has_mode, has_time, is_alike, is_alone};
 use super::partial::{Partial, Reading};
 use super::place::Place;
 use super::{Incoming, Reception};
@@ -193,8 +193,13 @@ fn adopt(place: &Place, entry: &FileEntry, present: Present) -> Result<bool, Fil
     if FileVersion::of(&handle.stat) != present.version {
         return Ok(false);
     }
+    let is_timely = has_time(&place.directory, &handle.stat, entry);
+    let is_set = is_timely && has_mode(&handle.stat, entry);
+    if !is_set && !is_alone(&handle.stat) {
+        return Ok(false);
+    }
     handle.set_mode(entry.mode).map_err(storage("cannot set the permissions of"))?;
-    if !has_time(&place.directory, &handle.stat, entry) {
+    if !is_timely {
         handle.set_modified(entry.modified_ns).map_err(storage("cannot set the time of"))?;
     }
     Ok(true)

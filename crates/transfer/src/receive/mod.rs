@@ -17,6 +17,7 @@ mod draw;
 mod helper;
 mod inspect;
 mod intake;
+mod kept;
 mod lease;
 mod names;
 mod offers;
@@ -56,6 +57,7 @@ use directory::{Directories, Parent};
 pub(crate) use draw::Sources;
 use helper::Helper;
 use inspect::{Candidate, Job};
+pub(crate) use kept::Kept;
 use partial::Partial;
 pub(crate) use stage::{is_stage_name, remove_expired};
 use whole::WholeFile;
@@ -70,6 +72,8 @@ pub(crate) struct Destination {
     pub(crate) is_directory: bool,
     /// What is taken.
     pub(crate) bounds: Bounds,
+    /// What is below it and not the sender's.
+    pub(crate) kept: Kept,
     /// How much is taken.
     pub(crate) rooms: Arc<Rooms>,
     /// What is stored there by everybody, and how much that may be.
@@ -114,6 +118,7 @@ struct Reception {
     root: Arc<Root>,
     base: RelativePath,
     bounds: Bounds,
+    kept: Kept,
     held: Option<(Arc<Held>, u64)>,
     /// The single file goes to `base` itself instead of into it.
     exact: bool,
@@ -268,13 +273,14 @@ impl Reception {
                 && options.hash == HashKind::Blake3,
             directories: Directories::new(
                 Arc::clone(&root),
-                path.clone(),
+                (path.clone(), destination.kept.clone()),
                 Arc::clone(&destination.rooms),
                 options.sync,
             ),
             root,
             base: path.clone(),
             bounds: destination.bounds.clone(),
+            kept: destination.kept.clone(),
             held: destination.held.clone(),
             exact,
             into_directory: !single_file,

@@ -1,5 +1,6 @@
 //! What is answered of the files on offer: what of each is here already, and what is missing.
 
+use std::io;
 use std::sync::Arc;
 
 use rustix::fs::Stat;
@@ -166,6 +167,10 @@ impl Reception {
         }
         let there = root::entry_stat(directory.fd(), name);
         let there = there.map_err(storage("cannot look at"))?;
+        // Told before all of it is sent, which would be in vain.
+        if there.is_some_and(|stat| is_directory(&stat)) {
+            return Err(storage("cannot write")(rustix::io::Errno::ISDIR.into()));
+        }
         if there.is_some_and(|stat| !is_file(&stat)) {
             stage::check_replaceable(directory.fd(), name).map_err(storage("cannot write"))?;
         }
@@ -194,7 +199,10 @@ impl Reception {
 
     /// Whether what is there is the file on offer, where its content need not be compared.
     fn is_same(&self, place: &Place, there: &Stat, entry: &FileEntry) -> bool {
-        !self.checksum && is_alike(there, entry) && has_time(&place.directory, there, entry)
+        !self.checksum
+            && is_alike(there, entry)
+            && has_time(&place.directory, there, entry)
+            && (has_mode(there, entry) || is_alone(there))
     }
 
     /// Takes what is there for the file on offer.
@@ -204,9 +212,14 @@ impl Reception {
         there: &Stat,
         entry: &FileEntry,
     ) -> Result<AnswerState, FileFailure> {
-        if there.st_mode & 0o777 != u32::from(entry.mode) {
-            let set = root::Handle::open(place.directory.fd(), &place.name)
-                .and_then(|handle| handle.set_mode(entry.mode));
+        if !has_mode(there, entry) {
+            let set = root::Handle::open(place.directory.fd(), &place.name).and_then(|handle| {
+                // Looked at again: another may have been put there meanwhile.
+                if !is_alone(&handle.stat) {
+                    return Err(io::Error::other("it has other names by now"));
+                }
+                handle.set_mode(entry.mode)
+            });
             let what = "cannot set the permissions of";
             set.map_err(|error| FileFailure::storage(what, &entry.path, &error))?;
         }
@@ -276,9 +289,23 @@ fn is_file(stat: &Stat) -> bool {
     rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file()
 }
 
+fn is_directory(stat: &Stat) -> bool {
+    rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir()
+}
+
 /// Whether it may be the file on offer: a regular one of its size.
 pub(super) fn is_alike(stat: &Stat, entry: &FileEntry) -> bool {
     is_file(stat) && stat.st_size as u64 == entry.size_bytes
+}
+
+pub(super) fn has_mode(stat: &Stat, entry: &FileEntry) -> bool {
+    stat.st_mode & 0o777 == u32::from(entry.mode)
+}
+
+/// Whether no other name leads to a file, of which nobody here knows whose it is: what is set of
+/// one is set of all.
+pub(super) fn is_alone(stat: &Stat) -> bool {
+    stat.st_nlink <= 1
 }
 
 /// The rest of the quick check that rsync users know: a file of the same size and time is the same.

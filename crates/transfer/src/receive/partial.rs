@@ -101,6 +101,8 @@ struct State {
     reserves: bool,
     /// It has its final name.
     published: bool,
+    /// The file system has lost some of it, nobody knows what.
+    lost: bool,
 }
 
 impl Partial {
@@ -144,6 +146,7 @@ impl Partial {
             reserved: 0,
             reserves: !entry.sparse,
             published: false,
+            lost: false,
         };
         let name = name.to_vec();
         let state = Mutex::new(state);
@@ -301,6 +304,7 @@ impl Partial {
     pub(crate) fn complete(&self, offset: u64, hash: [u8; 32]) -> io::Result<(u64, bool)> {
         let record = Record { chunk: offset / CHUNK_SIZE, hash };
         let mut state = self.lock();
+        state.check()?;
         let all_here = state.complete(record);
         if !self.sync {
             state.journal.append(&[record])?;
@@ -315,7 +319,10 @@ impl Partial {
     /// them again, which costs a frame, while the disk would hold more of them than were sent.
     pub(crate) fn complete_hole(&self, offset: u64, hash: [u8; 32]) -> io::Result<(u64, bool)> {
         let record = Record { chunk: offset / CHUNK_SIZE, hash };
-        let all_here = self.lock().complete(record);
+        let mut state = self.lock();
+        state.check()?;
+        let all_here = state.complete(record);
+        drop(state);
         let others = if all_here { self.flush()? } else { 0 };
         Ok((self.span(record.chunk).1 + others, all_here))
     }
@@ -409,8 +416,9 @@ impl Partial {
         if records.is_empty() {
             return Ok(0);
         }
-        self.file.sync_data()?;
+        self.file.sync_data().inspect_err(|_| self.give_up())?;
         let mut state = self.lock();
+        state.check()?;
         state.journal.append(&records)?;
         state.journal.sync()?;
         Ok(records.iter().map(|record| self.span(record.chunk).1).sum())
@@ -471,7 +479,7 @@ impl Partial {
 
     /// An error of kind `InvalidData` if the storage does not give back what was written.
     fn read_back(&self, hash: [u8; 32], going: &dyn Fn() -> bool) -> io::Result<()> {
-        storage::put_out_of_memory(&self.file)?;
+        storage::put_out_of_memory(&self.file).inspect_err(|_| self.give_up())?;
         if self.hash_written(going)? == hash { Ok(()) } else { Err(storage::damaged()) }
     }
 
@@ -481,9 +489,8 @@ impl Partial {
         // write to it.
         let (mode, staged) = (self.entry.mode, self.entry.mode & !0o022 | 0o600);
         root::set_attributes(&self.file, staged, self.entry.modified_ns)?;
-        if self.sync {
-            self.file.sync_all()?;
-        }
+        let kept = if self.sync { self.file.sync_all() } else { storage::hand_over(&self.file) };
+        kept.inspect_err(|_| self.give_up())?;
         let directory = self.directory.fd();
         let publish = || stage::publish(self.file.as_fd(), directory, &names.part, &self.name);
         self.directory.names.place(directory, &self.name, publish)?;
@@ -502,6 +509,16 @@ impl Partial {
         Ok(())
     }
 
+    /// Drops all that came, now that the file system has lost some of it: it tells that once, and
+    /// may give back from its memory what it did not write.
+    fn give_up(&self) {
+        let mut state = self.lock();
+        state.lost = true;
+        state.unsynced.clear();
+        // Nothing is claimed any more, and the names go with the last handle.
+        let _ = state.clear(&self.file);
+    }
+
     fn lent(&self) -> MutexGuard<'_, Lent> {
         self.lent.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -512,6 +529,13 @@ impl Partial {
 }
 
 impl State {
+    fn check(&self) -> io::Result<()> {
+        if self.lost {
+            return Err(io::Error::other("the file system has lost some of it"));
+        }
+        Ok(())
+    }
+
     /// Drops all that came: which chunk is wrong cannot be known, so none is kept.
     fn clear(&mut self, file: &File) -> io::Result<()> {
         self.chunks.clear();

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::Reception;
 use super::directory::{Directory, Parent};
+use super::kept::READ_ONLY;
 use super::stage::is_stage_name;
 use crate::error::FileFailure;
 use crate::room::Room;
@@ -74,12 +75,15 @@ impl Reception {
             let message = format!("\"{path}\" is the name of a file in progress");
             return Err(FileFailure { code: FailureCode::BadRequest, message });
         }
-        if self.exact {
-            return Ok(self.base.clone());
-        }
-        self.base.join(path).map_err(|error| FileFailure {
+        let target = if self.exact { Ok(self.base.clone()) } else { self.base.join(path) };
+        let target = target.map_err(|error| FileFailure {
             code: FailureCode::BadRequest,
             message: error.to_string(),
-        })
+        })?;
+        if !self.kept.admits(&target) {
+            let message = format!("cannot write \"{path}\": {READ_ONLY}");
+            return Err(FileFailure { code: FailureCode::Denied, message });
+        }
+        Ok(target)
     }
 }

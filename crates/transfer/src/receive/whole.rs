@@ -98,6 +98,8 @@ impl WholeFile {
             }
         } else if care.sync {
             file.sync_all()?;
+        } else {
+            storage::hand_over(&file)?;
         }
         Ok(file)
     }

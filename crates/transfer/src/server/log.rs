@@ -181,7 +181,7 @@ mod tests {
         let line = Entry::transfer("10.0.0.1:9", Some("dtn\x1b7"), account, None).to_string();
         assert_eq!(
             line,
-            "dtn\\u{1b}7 10.0.0.1:9: put \"a\\n1.2.3.4:5: done\": 0 files, 0 B in 0.0 s: done"
+            "dtn\\x1b7 10.0.0.1:9: put \"a\\n1.2.3.4:5: done\": 0 files, 0 B in 0.0 s: done"
         );
     }
 }

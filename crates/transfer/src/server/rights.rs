@@ -28,6 +28,8 @@ pub(super) struct Place {
     /// Below `root`.
     pub(super) path: RelativePath,
     pub(super) access: Access,
+    /// What other grants say of paths below `root`, and whether they let it store there.
+    pub(super) others: Vec<(RelativePath, bool)>,
     /// What `root` may hold, where its grant says so.
     pub(super) quota: Option<u64>,
 }
@@ -42,26 +44,29 @@ pub(super) fn place(
 ) -> Result<Place, TransferError> {
     let root = Arc::clone(&export.root);
     let Some(grants) = grants else {
-        return Ok(Place { root, path, access: export.access, quota: None });
+        let (access, others) = (export.access, Vec::new());
+        return Ok(Place { root, path, access, others, quota: None });
     };
-    let fits = |grant: &&Grant| {
-        Some(grant.client.as_str()) == client
-            && grant.root == export.name
-            && path.below(&grant.prefix).is_some()
-    };
+    let its = |grant: &&Grant| Some(grant.client.as_str()) == client && grant.root == export.name;
+    let fits = |grant: &&Grant| path.below(&grant.prefix).is_some();
     // The nearest one speaks for the path.
-    let nearest = grants.iter().filter(fits).max_by_key(|grant| grant.prefix.as_bytes().len());
+    let its = grants.iter().filter(its);
+    let nearest = its.clone().filter(fits).max_by_key(|grant| grant.prefix.as_bytes().len());
     let Some(Grant { access, prefix, quota, .. }) = nearest else {
         let why = format!("this client may not use \"{path}\" here");
         return Err(TransferError::Denied { why });
     };
     let access = if export.access == Access::ReadOnly { Access::ReadOnly } else { *access };
+    let below = its.filter(|grant| grant.prefix != *prefix);
+    let others = below
+        .filter_map(|grant| Some((grant.prefix.below(prefix)?, grant.access == Access::ReadWrite)));
+    let others = others.collect();
     if prefix.is_empty() {
-        return Ok(Place { root, path, access, quota: *quota });
+        return Ok(Place { root, path, access, others, quota: *quota });
     }
     // A root of its own: no link leads from it to what others have.
     let own = if access == Access::ReadWrite {
-        export.root.make_directory(prefix).and_then(|_| export.root.beneath(prefix))
+        export.root.make_directory(prefix, &|_| 0o777).and_then(|_| export.root.beneath(prefix))
     } else {
         export.root.beneath(prefix)
     };
@@ -71,7 +76,7 @@ pub(super) fn place(
         source,
     })?;
     let path = path.below(prefix).unwrap_or_default();
-    Ok(Place { root: Arc::new(root), path, access, quota: *quota })
+    Ok(Place { root: Arc::new(root), path, access, others, quota: *quota })
 }
 
 /// Refuses grants that can never apply.

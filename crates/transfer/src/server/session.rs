@@ -1,5 +1,6 @@
 //! One client's session on the server's side: requests, one after another.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
@@ -19,7 +20,7 @@ use crate::error::TransferError;
 use crate::escape::printable_bytes;
 use crate::pace::Pace;
 use crate::progress::Progress;
-use crate::receive::{self, Destination};
+use crate::receive::{self, Destination, Kept};
 use crate::root::{Links, Root};
 use crate::send::{self, How, Source};
 use crate::socket;
@@ -189,20 +190,32 @@ impl Session<'_> {
         let (settings, rooms) = (&self.shared.settings, &self.shared.rooms);
         let held = |quota| rooms.held(&place.root).map(|held| (held, quota));
         let held = place.quota.or(settings.quota).map(held).transpose();
-        let held = held.map_err(|source| TransferError::Local {
+        let local = |source| TransferError::Local {
             what: "cannot look at",
             path: printable_bytes(typed),
             source,
-        })?;
+        };
+        let held = held.map_err(local)?;
+        let kept = self.kept(&place).map_err(local)?;
         Ok(Destination {
             root: place.root,
             path: place.path,
             is_directory: typed.ends_with(b"/"),
             bounds: Bounds::of_server(),
+            kept,
             rooms: Arc::clone(rooms),
             held,
             lends: true,
         })
+    }
+
+    /// What is below a place that this client may change, and that it may not: what it was allowed
+    /// to read only, and roots that are only read.
+    fn kept(&self, place: &rights::Place) -> io::Result<Kept> {
+        let exports = self.shared.settings.exports.iter();
+        let read_only = exports.filter(|export| export.access == Access::ReadOnly);
+        let read_only = read_only.map(|export| &export.root);
+        Kept::new(&place.root, place.others.clone(), read_only)
     }
 
     /// Sends files: all of them, or only chunks that are wanted beside what another server sends.
