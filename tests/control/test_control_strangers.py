@@ -20,6 +20,7 @@ from weir.control import messages as m
 from weir.control.core import Core
 from weir.control.lldp import Origin, frame
 from weir.control.openflow import Switches
+from weir.control.repeats import AT_ONCE, LINES_MAX, WINDOW_S, Repeats
 
 # A meter of no bytes: an answer of 24.
 METER_OF_NOTHING = bytes.fromhex("0413001800000001000a0000000000000000000d00000001")
@@ -171,6 +172,38 @@ def test_who_makes_up_a_number_each_time_does_not_fill_the_log(controller, meet)
     assert ours.is_served()
     assert len(told) == count + 1 and all("is not in the file" in line for line in told[:-1])
     assert told[-1].endswith(": more is wrong with who connects from there, which is not told\n")
+
+
+def test_a_port_that_flaps_does_not_fill_the_log(controller, meet):
+    port, says = controller
+    h1 = struct.pack("!I4x6s2x16sIIII16x", 1, bytes(6), b"h1", 0, 0, 0, 0)
+    down = h1[:32] + struct.pack("!I", 1) + h1[36:]  # OFPPC_PORT_DOWN
+    ours = meet(port, HELLO + message(6, struct.pack("!QIBB2xII", 1, 0, 254, 0, 0, 0)))
+    ours.socket.sendall(message(19, struct.pack("!HH4x", 13, 0) + h1))
+    assert says.readline() == "switch s1 is connected\n"
+    ours.beat()
+    for _ in range(1_000):
+        for state in (down, h1):
+            ours.socket.sendall(message(12, struct.pack("!B7x", 2) + state))
+    told = []
+    while len(told) < 100 and not (told and " times more in " in told[-1]):
+        told.append(says.readline())
+    assert len(told) < 100
+    assert told[-1].startswith("port h1 of s1 is not there or down: ")
+    assert says.readline().startswith("port h1 of s1 is up (")  # It ended so.
+    assert sum("port h1 of s1" in line for line in told) <= 3 * AT_ONCE
+
+
+def test_what_comes_again_and_again_is_counted():
+    repeats = Repeats()
+    assert [repeats.is_told("a", 0.0) for _ in range(AT_ONCE + 3)] == [True] * AT_ONCE + [False] * 3
+    assert repeats.is_told("b", 1.0)
+    assert repeats.due(WINDOW_S - 0.1) == []
+    assert repeats.due(WINDOW_S) == ["a (3 times more in 10 s)"]
+    assert repeats.is_told("a", WINDOW_S)
+    for number in range(3 * LINES_MAX):
+        assert repeats.is_told(f"{number}", WINDOW_S)
+    assert repeats.due(3 * WINDOW_S) == []
 
 
 def test_names_of_ports_do_nothing_to_a_terminal(capsys):

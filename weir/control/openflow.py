@@ -23,6 +23,7 @@ from weir.control.listening import (
     names,
     refusal,
 )
+from weir.control.repeats import Repeats
 from weir.control.rules import is_joined
 from weir.errors import BadInput
 
@@ -63,7 +64,8 @@ class Switches:
         """
         self.core = core
         self.joined = joined
-        self.tell = tell
+        self._tell = tell
+        self._repeats = Repeats()
         self._on_news = on_news
         self._tls: ssl.SSLContext | None = None
         # What has been said of those who were turned away, by where they are.
@@ -121,8 +123,15 @@ class Switches:
                 self._send(name, connection, messages)
         for line in told:
             self.tell(line)
+        for line in self._repeats.due(now_s):
+            self._tell(line)
         if self.core.take_news():
             self._on_news()
+
+    def tell(self, line: str) -> None:
+        """Tells operators what they should know; what comes again and again is counted."""
+        if self._repeats.is_told(line, time.monotonic()):
+            self._tell(line)
 
     def _send(self, name: str, connection: "_Connection", messages: list[m.Message]) -> None:
         try:
