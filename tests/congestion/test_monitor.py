@@ -141,10 +141,10 @@ def test_it_is_asked_beside_all_streams_of_the_file(two_looks):
     assert [streams for _, _, streams in ear.shown] == [3, 3]
 
 
-def said_after_s(told, own, mbit_s, **settings):
+def said_after_s(told, own, mbit_s, until_s=40, **settings):
     """How long it listens until it is said, while the stream's rate is what `mbit_s` says."""
     listener, acked = Listener(Ear(*told), own, **settings), 0.0
-    for number in range(RATE * 40):
+    for number in range(RATE * until_s):
         seconds = number / RATE
         acked += mbit_s(seconds) * 1e6 / 8 / RATE
         listener.carries(seconds, round(acked))
@@ -164,12 +164,46 @@ SOON, LATE = 1.5, 7.0  # three looks, and thirteen of which the first comes late
         ("cubic", heard(0.9), 30, LATE),
         ("cubic", heard(0.9), 40, LATE),
         ("bbr", heard(0.1), 60, SOON),  # CUBIC leaves it more than BBR did
-        ("bbr", heard(0.1), 44, LATE),
-        ("bbr", heard(0.1), 20, LATE),
+        ("bbr", heard(0.3), 44, LATE),
+        ("bbr", heard(0.3), 20, LATE),
     ],
 )
 def test_what_the_streams_own_rate_bears_out_is_said_sooner(own, told, now, after_s):
     assert said_after_s([told] * 60, own, lambda at_s: 40 if at_s < 20 else now) == after_s
+
+
+AFTER = 6.5  # the look that comes 5.5 s after the first one
+SURE_BBR = heard(0.98)
+
+
+@pytest.mark.parametrize(
+    ("own", "told", "after_s"),
+    [
+        # The eleventh look after the first in doubt is of a window that holds no change.
+        ("cubic", [SURE_BBR] * 60, AFTER),
+        ("cubic", [DOUBT, *[NO] * 8, *[SURE_BBR] * 30], AFTER),  # three are enough,
+        ("cubic", [DOUBT, *[NO] * 9, *[SURE_BBR] * 30], AFTER + 0.5),
+        ("cubic", [DOUBT, *[NO] * 8, *[YES] * 30], 11.5),  # if they are sure: else thirteen
+        ("cubic", [DOUBT, *[SURE_BBR] * 10, *[NO] * 50], None),  # a stream had begun
+        # After eleven calm looks it is another change, and looks are a second apart again.
+        ("cubic", [DOUBT, *[NO] * 12, *[SURE_BBR] * 30], AFTER + 7),
+        ("cubic", [DOUBT, *[heard(0.98, known=False)] * 50], None),
+        ("bbr", [DOUBT, *[YES] * 6, *[NO] * 30], AFTER),
+        ("bbr", [DOUBT, *[YES] * 8, *[NO] * 30], AFTER + 1),  # five are enough
+    ],
+)
+def test_sure_looks_after_a_change_say_it_sooner(own, told, after_s):
+    """Nothing is borne out."""
+    told = [*told, *[heard(0.5)] * 60]
+    assert said_after_s(told, own, lambda at_s: 40) == after_s
+
+
+def test_beside_many_streams_of_ours_it_takes_as_much_longer_as_the_window_is():
+    soon, late = (
+        said_after_s([SURE_BBR] * 90, "cubic", lambda at_s: 40, streams=streams, until_s=60)
+        for streams in (4, 5)
+    )
+    assert (soon, late) == (AFTER, 1 + 4 * 5.5)
 
 
 @pytest.mark.parametrize(
@@ -295,6 +329,15 @@ def test_bbr_that_was_taken_alone_is_left_when_somebody_comes(company, known):
     assert left[0].known == known
     alone = Listener(Recogniser.shipped(), "bbr", is_alone=True)
     assert not any(alone.hears(one) for one in seen[: 40 * RATE_HZ])
+
+
+def test_bbr_in_place_of_two_cubics_is_heard_once_windows_hold_only_it():
+    """The turn is after 30 s; ours has then little to lose. Another CUBIC there is not heard."""
+    recogniser, path = Recogniser.shipped(), "40 Mbit/s, 40 ms, 1.2 BDP"
+    for other in CONTROLS:
+        there = Streams("cubic", [("cubic", 0, 30), ("cubic", 0, 30), (other, 30, 42)])
+        at_s = heard_at_s(recogniser, "cubic", run(there, path, RATE_HZ, seed=4))
+        assert [30 < at < 38 for at in at_s[:1]] == [True] * (other == "bbr")
 
 
 @pytest.mark.parametrize("own", CONTROLS)

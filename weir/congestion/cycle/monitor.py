@@ -6,6 +6,8 @@ them, and that decides (001-spec 6.3). It is said only where it speaks against t
 sooner where what the stream gets bears it out: beside BBR a stream of CUBIC loses most of what it
 had, and one of BBR gains where CUBIC takes the place of BBR. For some seconds a window holds what
 was there before and after, and such ones are seldom known: what bears them out makes up for that.
+Where nothing does, sure looks are enough in windows that begin after the first look that was in
+doubt: what changed then is in none of them.
 
 What else sounds like nothing that was learned says nothing; but where most sounds so BBR is not
 taken for what the rest says, since by mistake it would harm others. And where nobody was, a stream
@@ -17,6 +19,7 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from weir.congestion.choice.decide import IDLE, Recognised, gives_way
+from weir.congestion.classify.beside import FEW
 from weir.probe.sample import Sample
 
 SURE = 0.6
@@ -25,6 +28,10 @@ LOOKS = 13
 """More than five seconds: a stream that begins looks like BBR for as long as it is in a window."""
 BORNE_OUT = 3
 """So many looks do where the stream's own rate bears out what is heard; unknown ones count, too."""
+AFTER_S = 5.5
+"""What changed so long ago is in no window any more, which is five seconds long."""
+VERY_SURE = {False: (3, 0.97), True: (5, 0.9)}
+"""So many looks in a row do after that where each is so sure, by whether the stream is BBR's."""
 COMPANY = 14
 """Looks of which most are unknown, where before nearly all were known: somebody has come."""
 _KNOWN_BEFORE = 7  # looks, nearly all of which were
@@ -36,6 +43,9 @@ _BEFORE_S = 10.0  # and so long before
 _BETWEEN_S = 3.0  # with as much between them, in which it changes
 _LOOK_S = 1.0  # half of it while something speaks against the control
 _SETTLE_S = 2.0  # in which a new control finds its place
+_DOUBT = 0.4  # a look that says as much against the control is in doubt: something may have changed
+_CALM_S = 5.0  # without one for so long nothing has
+_LONGER = 4  # windows of 20 s in place of 5
 _OLD_S = 7.0  # what was heard longer ago is too old
 _KEPT_S = 20.0
 
@@ -83,15 +93,21 @@ class Listener:
         self._ear = ear
         self._own = own
         self._streams = streams
-        self._patience = patience
+        # Beside more than a few a window is four times as long, and holds a change for as long.
+        self._longer = 1 if streams <= FEW else _LONGER
+        self._patience = patience * self._longer
         self._had_bps = had_bps
         self._fears_company = is_alone and not gives_way(own)
         self._carried: deque[tuple[float, int]] = deque()
         self._taken = -round(_SETTLE_S * ear.rate_hz)
         self._samples: deque[Sample] = deque(maxlen=round(_KEPT_S * ear.rate_hz))
         self._against: list[bool] = []  # whether known, of the looks in a row that speak against it
+        self._very_sure = 0  # looks in a row
+        self._doubted: tuple[int, int] | None = None  # the first and last look in doubt, in samples
         self._told = 0  # when the last known look was, in samples
-        self._known: deque[bool] = deque(maxlen=patience * COMPANY)  # what the last looks were
+        self._known: deque[bool] = deque(
+            maxlen=self._patience * COMPANY
+        )  # what the last looks were
         self._was_known = False
         self.stands = False
 
@@ -119,6 +135,7 @@ class Listener:
         is_borne_out = self._bears_out()
         if heard.known:
             self._told = self._taken
+            self._weigh(against)
             before = list(self._known)[-_KNOWN_BEFORE:]
             self._was_known = self._was_known or sum(before) >= _KNOWN_BEFORE - 1
             self.stands = suits >= SURE
@@ -155,10 +172,34 @@ class Listener:
         if self._taken % often:
             return False
         seldom = max(1, round(_LOOK_S * self._ear.rate_hz))
-        return not self._taken % seldom or bool(self._against) or self._bears_out()
+        is_doubtful = bool(self._against) or self._doubted is not None
+        return not self._taken % seldom or is_doubtful or self._bears_out()
+
+    def _weigh(self, against: float) -> None:
+        """Notes since when known looks are in doubt, and how many in a row are very sure."""
+        _, least = VERY_SURE[self._own == "bbr"]
+        self._very_sure = self._very_sure + 1 if against >= least else 0
+        first, last = self._doubted or (self._taken, self._taken)
+        is_calm = self._taken - last > _CALM_S * self._ear.rate_hz
+        if against > _DOUBT:
+            self._doubted = (self._taken if is_calm else first, self._taken)
+        elif is_calm:
+            self._doubted = None
+
+    @property
+    def _is_very_sure(self) -> bool:
+        """Whether very sure looks speak against the control, in windows that hold no change."""
+        looks, _ = VERY_SURE[self._own == "bbr"]
+        if self._doubted is None or self._very_sure < self._patience * looks:
+            return False
+        first, _ = self._doubted
+        is_after = self._taken - first >= self._longer * AFTER_S * self._ear.rate_hz
+        return is_after and (self._own == "bbr" or self._is_known)
 
     def _is_said(self, is_borne_out: bool) -> bool:
         """Whether enough looks in a row speak against the control."""
+        if self._is_very_sure:
+            return True
         known = sum(self._against)
         if is_borne_out:
             is_said = len(self._against) >= self._patience * BORNE_OUT
@@ -207,9 +248,11 @@ class Listener:
         self._samples.clear()
         self._carried.clear()
         self._known.clear()
+        self._doubted = None
         self.forget()
 
     def forget(self) -> None:
         """What was heard is not to be followed, or is too old: the looks in a row begin anew."""
         self._against = []
+        self._very_sure = 0
         self.stands = False
