@@ -97,7 +97,7 @@ def test_a_directory_of_keys_acts_on_no_terminal(tmp_path, capsys):
     assert main(["keys", "revoke", "ana", str(authority)]) == 0
     said = capsys.readouterr().out
     assert not {"\x1b", "\u202e"} & set(said)
-    assert (said.count("\\x1b"), said.count("\\u202e")) == (2, 1)
+    assert (said.count("\\x1b"), said.count("\\u202e")) == (3, 1)
 
 
 def unescaped(name: str) -> str:

@@ -1,13 +1,11 @@
 """Word of changes without end: the fabric is walked now and then, and no sweep waits for it."""
 
 import itertools
-from argparse import Namespace
 
 import pytest
 from umad_rig import Answering
 
-from weir.cli import observe_fabric
-from weir.observe.infiniband import asking, collect, discovery, mad, plan, roles, umad
+from weir.observe.infiniband import asking, collect, discovery, mad, plan, roles, umad, watched
 from weir.observe.infiniband.asking import Answer, Port
 
 S = 10**9
@@ -33,7 +31,7 @@ class Fabric:
 def walked(monkeypatch):
     """A fabric in virtual time, and who asks it; when it was walked, begin and end."""
     made = plan.fat_tree(2, 1, 2)
-    fabric, walks = Fabric(), []
+    fabric, walks, said = Fabric(), [], []
     names = asking.Names(made, roles.classified(made))
 
     def walk(kept, again):
@@ -44,9 +42,10 @@ def walked(monkeypatch):
 
     took_s = [5]
     monkeypatch.setattr(discovery, "discovered", walk)
-    args = Namespace(fabric=None, subsystems=[])
-    asked = observe_fabric._Asked(fabric, asking.ports_of(made), names, None, args, lambda: True)
-    return fabric, asked, walks, took_s
+    asked = watched.Watched(
+        fabric, asking.ports_of(made), names, str, changed=lambda: True, say=said.append
+    )
+    return fabric, asked, walks, took_s, said
 
 
 def hour(fabric, asked):
@@ -60,8 +59,8 @@ def hour(fabric, asked):
 
 
 @pytest.mark.parametrize("took_s", [5, 100])
-def test_changes_without_end_are_found_by_a_walk_a_minute(walked, capsys, took_s):
-    fabric, asked, walks, walk_s = walked
+def test_changes_without_end_are_found_by_a_walk_a_minute(walked, took_s):
+    fabric, asked, walks, walk_s, said = walked
     walk_s[0] = took_s
     count = hour(fabric, asked)
     rests = [after - before for (_, before), (after, _) in itertools.pairwise(walks)]
@@ -70,11 +69,11 @@ def test_changes_without_end_are_found_by_a_walk_a_minute(walked, capsys, took_s
     assert all(rest_s * S <= rest <= (rest_s + 1) * S for rest in rests)
     assert len(rests) == pytest.approx(3600 / (rest_s + took_s), abs=2)
     assert count >= 3600 - (len(walks) + 1) * took_s
-    assert capsys.readouterr().err.count("looking at the fabric again") == len(walks)
+    assert "".join(said).count("looking at the fabric again") == len(walks)
 
 
 def test_a_clock_that_is_set_back_does_not_put_a_walk_off(walked):
-    fabric, asked, walks, _ = walked
+    fabric, asked, walks, *_ = walked
     assert asked.renewed(False)
     fabric.now -= 86_400 * S
     assert asked.renewed(False)

@@ -14,7 +14,6 @@ import subprocess
 import sys
 import termios
 import time
-from argparse import Namespace
 from pathlib import Path
 from urllib.request import ProxyHandler, build_opener
 
@@ -22,10 +21,10 @@ import httpx
 import pytest
 from capture_rig import pcap, raw, tcp, udp
 
-from weir.cli import main, observe_fabric
+from weir.cli import main
 from weir.errors import Unavailable
 from weir.observe.desktop import capture, collector, dut
-from weir.observe.infiniband import asking, counter_files, discovery, plan, roles
+from weir.observe.infiniband import asking, counter_files, discovery, plan, roles, watched
 
 S = 10**9
 COMMAND = [sys.executable, "-m", "weir.cli", "observe"]
@@ -256,7 +255,7 @@ def test_ctrl_c_keeps_what_there_is_and_says_that_it_is_a_part(place, line, said
         assert main(["observe", "fabric", "analyse", str(path)]) == 0
 
 
-def test_a_fabric_that_contradicts_itself_for_a_while_ends_no_exporter(monkeypatch, capsys, place):
+def test_a_fabric_that_contradicts_itself_for_a_while_ends_no_exporter(monkeypatch, place):
     """It does so just when it changes: what was known goes on, and it is looked at again."""
     fabric = plan.fat_tree(2, 1, 2)
     ports = asking.ports_of(fabric)
@@ -278,11 +277,11 @@ def test_a_fabric_that_contradicts_itself_for_a_while_ends_no_exporter(monkeypat
         return fabric
 
     monkeypatch.setattr(discovery, "discovered", walked)
-    args = Namespace(fabric=None, subsystems=[])
-    asked_ = observe_fabric._Asked(Clock(), ports, names, None, args)
+    said = []
+    asked_ = watched.Watched(Clock(), ports, names, str, say=said.append)
     assert asked_.renewed(True) is None
     assert asked_.ports is ports
-    assert "going on with what was known before" in capsys.readouterr().err
+    assert "going on with what was known before" in said[-1]
     assert asked_.renewed(False) == ports
     assert len(walks) == 2
     assert asked_.renewed(False) is None

@@ -1,6 +1,7 @@
 """`weir keys`: what servers and senders know each other by."""
 
 import argparse
+import shlex
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -49,7 +50,12 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "init":
         keys_init(directory)
         print(printable(f"created an authority, a server's and a client's keys in {directory}"))
-        print("`weir serve` and `weir send` on this machine find them if that is the default;")
+        where = (
+            ""
+            if directory == expanded(DEFAULT_KEYS)
+            else f" with --keys {shlex.quote(str(directory))}"
+        )
+        print(printable(f"`weir serve` and `weir send` on this machine use them{where};"))
         print("`weir keys issue NAME DIR` makes keys for another host: copy DIR there.")
     else:
         authority = expanded(args.authority)

@@ -8,20 +8,19 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from weir.cli import output
-from weir.errors import BadInput, Unavailable, Unsupported, WeirError
+from weir.errors import BadInput, Unavailable, Unsupported
 from weir.format import percent, rate
 from weir.printable import printable
 
 if TYPE_CHECKING:
-    from weir.observe.infiniband.asking import Backend, Names, Port
     from weir.observe.infiniband.dump import Fabric
     from weir.observe.infiniband.records import Rows
     from weir.observe.infiniband.report import Waited
+    from weir.observe.infiniband.watched import Watched
 
 LISTEN = "127.0.0.1:9418"
 _INTERRUPTED = 130
@@ -31,8 +30,6 @@ _LINES_AROUND = 5
 _SUBSYSTEM = re.compile(r"[\w-]{1,9}")
 """With what follows it has to go into a record."""
 _SILENT = "no port that was asked answered"
-_LOOK_AGAIN_NS = 60_000_000_000
-"""From the end of a look at the fabric to the next; as long as a look takes, if that is longer."""
 _EPILOG = """\
 A share is FITF, the part of the time in which a port had data and no credits; more than 100 % says
 that the counter was read earlier or later than thought. What has no value (no answer, no link, a
@@ -141,94 +138,22 @@ def _campaign(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the draws (1)")
 
 
-@dataclass
-class _Asked:
-    """Whom a command asks, and what is known of the ports."""
-
-    backend: "Backend"
-    ports: "Sequence[Port]"
-    names: "Names | None"
-    label: Any
-    args: argparse.Namespace
-    changed: Callable[[], bool] = bool
-    lanes: "Callable[[Port], tuple[int, ...] | None] | None" = None
-    looked_ns: int | None = None
-    rest_ns: int = _LOOK_AGAIN_NS
-    is_stale: bool = False
-
-    def renewed(self, is_missing: bool) -> "Sequence[Port] | None":
-        """The ports of a fabric that is walked again, for it has changed; not too often.
-
-        Any number of changes meanwhile are found by one walk.
-        """
-        begin_ns = self.backend.now_ns()
-        # A clock that was set back says nothing of how long ago that was.
-        is_recent = self.looked_ns is not None and 0 <= begin_ns - self.looked_ns < self.rest_ns
-        self.is_stale |= self.changed() or is_missing
-        if self.names is None or is_recent or not self.is_stale:
-            return None
-        why = "some ports do not answer" if is_missing else "there is word of a change"
-        print(f"weir: {why}: looking at the fabric again", file=sys.stderr, flush=True)
-        found = self._walked()
-        self.looked_ns = self.backend.now_ns()
-        self.rest_ns = max(_LOOK_AGAIN_NS, self.looked_ns - begin_ns)
-        return found
-
-    def _walked(self) -> "Sequence[Port] | None":
-        """The ports that a walk has found; None if it failed, which is said."""
-        from weir.observe.infiniband.asking import ports_of
-        from weir.observe.infiniband.discovery import discovered
-        from weir.observe.infiniband.roles import classified
-
-        assert self.names is not None
-        try:
-            fabric = discovered(self.args.fabric, again=True)
-            roles = classified(fabric, self.args.subsystems)
-            ports = _some(ports_of(fabric))
-        except WeirError as error:
-            # A fabric that changes while it is looked at contradicts itself, for a while.
-            said = f"{printable(str(error))}; going on with what was known before"
-            print(f"weir: {said}", file=sys.stderr, flush=True)
-            return None
-        self.is_stale = False
-        self.names.learn(fabric, roles)
-        self.ports = ports
-        return self.ports
-
-
 @contextlib.contextmanager
-def _asked(args: argparse.Namespace) -> "Iterator[_Asked]":
-    from weir.observe.infiniband.asking import Names, ports_of
-    from weir.observe.infiniband.counter_files import CounterFiles
-    from weir.observe.infiniband.discovery import discovered
-    from weir.observe.infiniband.roles import classified
-    from weir.observe.infiniband.umad import Umad
+def _asked(args: argparse.Namespace) -> "Iterator[Watched]":
+    """Whom a command asks."""
+    from weir.observe.infiniband.watched import this_host, whole_fabric
 
     _check(args)
     if args.files:
-        files = CounterFiles()
-        yield _Asked(files, files.ports(), None, files.name, args)
+        yield this_host()
         return
-    with Umad(args.device, args.device_port) as umad:
-        fabric = discovered(args.fabric)
-        ports = _some(ports_of(fabric))
-        names = Names(fabric, classified(fabric, args.subsystems))
-
-        def label(port: "Port") -> str:
-            return f"{printable(names.name(port.lid))}[{port.number}]"
-
-        yield _Asked(umad, ports, names, label, args, umad.changed, umad.lanes)
+    ends = (args.device, args.device_port, args.fabric, args.subsystems)
+    with whole_fabric(*ends, _say) as watched:
+        yield watched
 
 
-def _some(ports: "Sequence[Port]") -> "Sequence[Port]":
-    """The same.
-
-    Raises:
-        Unavailable: there are none, as before a subnet manager has given LIDs.
-    """
-    if not ports:
-        raise Unavailable("no switch of this fabric has a LID: does a subnet manager run?")
-    return ports
+def _say(line: str) -> None:
+    print(f"weir: {printable(line)}", file=sys.stderr, flush=True)
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -268,7 +193,7 @@ def _sweep(args: argparse.Namespace) -> int:
             _partial(f"{done} of {args.count} sweeps")
         if done:
             found = waits.found(asked.ports)
-            lanes = _lanes(found, asked) if args.lanes and not code else None
+            lanes = _lanes(found[: args.most], asked) if args.lanes and not code else None
             _show(found, asked, args, lanes, is_partial=code > 0)
             if is_silent and not code:
                 raise Unavailable(_SILENT)
@@ -276,20 +201,22 @@ def _sweep(args: argparse.Namespace) -> int:
 
 
 def _partial(what: str) -> None:
-    print(f"weir: partial: interrupted after {what}", file=sys.stderr, flush=True)
+    _say(f"partial: interrupted after {what}")
 
 
-def _lanes(found: "Sequence[Waited]", asked: _Asked) -> dict[tuple[int, int], list[float] | None]:
-    """Each lane's share, by LID and number of the ports shown that wait; None if not told."""
+def _lanes(
+    found: "Sequence[Waited]", asked: "Watched"
+) -> dict[tuple[int, int], list[float] | None]:
+    """Each lane's share, by the place of each port that waits; None if not told."""
     if asked.lanes is None:
         raise Unsupported("--lanes: the kernel's counter files do not tell lanes apart")
     shares: dict[tuple[int, int], list[float] | None] = {}
-    for one in found[: asked.args.most]:
+    for one in found:
         if one.fitf > 0:
             ticks = asked.lanes(one.port)
             total = sum(ticks) if ticks else 0
             told = [count / total for count in ticks] if ticks and total else None
-            shares[one.port.lid, one.port.number] = told
+            shares[one.port.place] = told
     return shares
 
 
@@ -344,7 +271,7 @@ def _serve(args: argparse.Namespace) -> int:
 
 def _show(
     found: "Sequence[Waited]",
-    asked: _Asked,
+    asked: "Watched",
     args: argparse.Namespace,
     lanes: dict[tuple[int, int], list[float] | None] | None = None,
     is_partial: bool | None = None,
@@ -355,12 +282,13 @@ def _show(
     told = flags_told(found)
     if args.json:
         for one in found:
-            facts = {"port": asked.label(one.port), "kind": one.kind, "way": one.way}
+            facts: dict[str, Any] = {"port": asked.label(one.port)}
+            facts |= {"kind": one.kind, "way": one.way}
             facts |= {"lid": one.port.lid, "number": one.port.number}
             numbers = {"fitf": one.fitf, "lost_bps": one.lost_bps, "ticks": one.ticks}
             facts |= numbers
             if lanes is not None:
-                facts["lanes"] = lanes.get((one.port.lid, one.port.number))
+                facts["lanes"] = lanes.get(one.port.place)
             facts |= {"reason": one.reason, "gaps": one.gaps}
             if is_partial is not None:
                 facts["partial"] = is_partial
@@ -375,7 +303,7 @@ def _show(
         lost = "" if math.isnan(one.lost_bps) else rate(one.lost_bps)
         row = [asked.label(one.port), *(one.kind, one.way)[: len(kinds)], _percent(one.fitf), lost]
         if lanes is not None:
-            shares = lanes.get((one.port.lid, one.port.number)) or []
+            shares = lanes.get(one.port.place) or []
             row.append(", ".join(f"{n}: {percent(s)}" for n, s in enumerate(shares) if s))
         table.add_row(*row)
     if shown:
