@@ -4,19 +4,26 @@ import os
 from pathlib import Path
 
 from weir.errors import BadInput
+from weir.kinds import SCENARIO, kind_of
+from weir.source import Source
 
 FOLDER = Path(__file__).parent / "scenarios"
 
 
-def names() -> list[str]:
-    """What can be named instead of a file."""
-    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+def names(kind: str) -> list[str]:
+    """What can be named instead of a file of a kind (`weir.kinds`)."""
+    files = sorted(FOLDER.glob("*.toml"))
+    return [path.stem for path in files if kind_of(Source.load(path).document) == kind]
 
 
-def scenario(named: str | Path) -> Path:
+def scenario(named: str | Path, kind: str = SCENARIO) -> Path:
     """The file that is meant: that of this path, else the one of that name that comes with Weir.
 
     `wan`, `wan.toml` and, where no such folder is, `scenarios/wan.toml` name one of Weir's.
+
+    Args:
+        named: a path or a name.
+        kind: what is wanted, so that its names are told.
 
     Raises:
         BadInput: a mere name is neither a file nor one of Weir's.
@@ -30,5 +37,6 @@ def scenario(named: str | Path) -> Path:
     if os.path.lexists(ours):
         return ours
     if path.parent == Path():
-        raise BadInput(f"{named} is not a file, nor one of Weir's scenarios: {', '.join(names())}")
+        known = ", ".join(names(kind))
+        raise BadInput(f"{named} is not a file, nor one of Weir's scenarios: {known}")
     return path

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import FrameType
 
 from weir.errors import BadInput
+from weir.kinds import DEMONSTRATION
 from weir.shipped import FOLDER, scenario
 
 SUMMARY = "the demonstration: files with deadlines, with Weir and with plain TCP, side by side"
@@ -50,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.seed is not None and not 0 <= args.seed < 2**64:
         raise BadInput(f"--seed {args.seed}: a whole number from 0 to 2^64 - 1 is allowed")
-    wanted = delivery_plan.load(scenario(args.demonstration))
+    wanted = delivery_plan.load(scenario(args.demonstration, DEMONSTRATION))
     if args.routers is not None:
         wanted = delivery_plan.with_routers(wanted, args.routers)
     # A run that is terminated cleans up as one that is interrupted.

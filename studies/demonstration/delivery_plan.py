@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from weir import Bytes, Rate, Time
+from weir import Bytes, Rate, Time, kinds
 from weir._core import calendar_policies
 from weir.errors import BadInput
 from weir.lab import reading
@@ -99,6 +99,7 @@ def load(path: Path) -> Plan:
         BadInput: one of the files cannot be read or is not what it should be.
     """
     source = Source.load(path)
+    kinds.expect(kinds.DEMONSTRATION, source.document, source.name)
     root = Table(source, (), source.document, "demonstration")
     lab = reading.load(path.parent / root.require("lab", _text))
     hosts = [node.name for node in lab.nodes if not node.forwards]

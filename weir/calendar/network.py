@@ -60,7 +60,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from weir import Bytes, Rate, files
+from weir import Bytes, Rate, files, kinds
 from weir.calendar.timetable import Entry, check
 from weir.errors import BadInput
 
@@ -145,6 +145,8 @@ def load_network(path: Path) -> Network:
         document = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise BadInput(f"network file {path}: {error}") from None
+    if isinstance(document, dict):
+        kinds.expect(kinds.NETWORK, document, f"network file {path}")
     try:
         return parse_network(document)
     except BadInput as error:

@@ -10,6 +10,7 @@ from weir import Bytes, Time, files
 from weir.cli import output
 from weir.cli.parser import option
 from weir.errors import BadInput, TransferFailed
+from weir.kinds import PROBLEM
 from weir.migration import PLANNERS, Outcome, Problem, load, plan
 from weir.migration.carry import Event, carry
 from weir.migration.links import Load, by_link
@@ -65,7 +66,7 @@ def _planners() -> str:
 def _plan(args: argparse.Namespace) -> int:
     if args.seed < 0 or args.seed >= 2**64:
         raise BadInput(f"a seed of {args.seed}; 0 to 2^64 - 1 are allowed")
-    problem = load(scenario(args.file))
+    problem = load(scenario(args.file, PROBLEM))
     limit_s = option(Time, args.time_limit, "--time-limit").ns / 1e9
     outcome = plan(problem, args.planner, time_limit_s=limit_s, seed=args.seed)
     loads = by_link(outcome)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from weir import Bytes, Rate, Time
+from weir import Bytes, Rate, Time, kinds
 from weir.errors import BadInput
 from weir.lab import applications, media, queues, switching
 from weir.lab.canonical import default_name, kind_of, with_draws
@@ -74,6 +74,7 @@ def parse(text: str, name: str = "scenario") -> Scenario:
 
 
 def _scenario(source: Source, name: str) -> Scenario:
+    kinds.expect(kinds.SCENARIO, source.document, source.name)
     root = Table(source, (), source.document, "scenario")
     seed, ipv6 = 1, False
     if lab := root.table("lab", "[lab]"):

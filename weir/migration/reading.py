@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from weir import Bytes, Rate, Time
+from weir import Bytes, Rate, Time, kinds
 from weir.errors import BadInput
 from weir.migration.fat_tree import PODS_MAX, fat_tree
 from weir.migration.problem import Link, Problem, Vm
@@ -52,6 +52,7 @@ def parse(text: str, name: str = "problem") -> Problem:
 
 
 def _problem(source: Source) -> Problem:
+    kinds.expect(kinds.PROBLEM, source.document, source.name)
     root = Table(source, (), source.document, "problem")
     step = root.require("step", positive(Time))
     horizon = root.take("horizon", whole(1, _HORIZON_MAX), None)
