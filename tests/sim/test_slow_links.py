@@ -38,6 +38,16 @@ def test_one_cubic_flow_fills_a_slow_line_under_every_discipline(discipline):
                 assert used >= 0.95, f"{used:.3f} of {rate} over {delay}, ECN {ecn}"
 
 
+@pytest.mark.parametrize("discipline", KEEPING)
+def test_one_cubic_flow_fills_a_slow_line_whose_queue_was_made_small(discipline):
+    """RED's thresholds of 20 and 70 ms were less than a packet there: 3 % of 8 kbit/s were used."""
+    for rate in ("16 kbit/s", "64 kbit/s"):
+        for limit in ("2 packets", "5 packets", "10 packets"):
+            queue = f'queue = {{ discipline = "{discipline}", limit = "{limit}" }}'
+            used = utilisation(scenario(rate, queue))
+            assert used >= 0.95, f"{used:.3f} of {rate} with {limit}"
+
+
 @pytest.mark.parametrize("variant", ["linux", "linux-3.18"])
 def test_pie_as_linux_has_it_fills_a_slow_line(variant):
     queue = f'queue = {{ discipline = "pie", variant = "{variant}" }}'

@@ -153,19 +153,20 @@ def with_limit(queue: Queue, rate: Rate, mtu: int) -> Queue:
     """A queue with the limit that it has by default on such a link, if it was given none.
 
     That is what the link sends in a time, and at least some packets of `mtu` bytes for each class:
-    on a slow link the time is less than that of one packet.
+    on a slow link the time is less than that of one packet. RED's thresholds are times, too, and
+    are some packets there, whatever its limit is.
     """
-    if queue.limit is not None:
+    given = queue.limit
+    if given is not None and queue.discipline != "red":
         return queue
-    if queue.discipline in _WITHOUT_LIMIT:
-        queue = replace(queue, limit=_DEFAULT_LIMIT)
-    size, _, classes = queue_limit(json.dumps(config(queue)), rate.bit_per_s)
+    usual = replace(queue, limit=_DEFAULT_LIMIT if queue.discipline in _WITHOUT_LIMIT else None)
+    size, _, classes = queue_limit(json.dumps(config(usual)), rate.bit_per_s)
     if size is None or size >= _PACKETS_LEAST * mtu:
-        return queue
+        return queue if given is not None else usual
     parameters = dict(queue.parameters)
     if queue.discipline == "red" and not set(_RED_PACKETS) & set(parameters):
         parameters |= {name: {"bytes": packets * mtu} for name, packets in _RED_PACKETS.items()}
-    limit = Bytes.from_count(_PACKETS_LEAST * mtu * classes)
+    limit = given if given is not None else Bytes.from_count(_PACKETS_LEAST * mtu * classes)
     return replace(queue, limit=limit, parameters=parameters)
 
 
