@@ -189,10 +189,10 @@ def check(
             for piece in entry.pieces(now_ns, AHEAD_DAYS)
         ]
         pieces.sort()
-        for before, after in itertools.pairwise(pieces):
-            if after[0] < before[1]:
-                at = format_instant(after[0])
-                raise BadInput(f'"{before[2]}" and "{after[2]}" overlap, first at {at}')
+        for earlier, later in itertools.pairwise(pieces):
+            if later[0] < earlier[1]:
+                at = format_instant(later[0])
+                raise BadInput(f'"{earlier[2]}" and "{later[2]}" overlap, first at {at}')
 
 
 def _check_form(entry: Entry) -> None:
