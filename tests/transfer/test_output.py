@@ -186,4 +186,4 @@ def test_what_is_done_before_ctrl_c_comes_is_not_called_cancelled(place, tmp_pat
             return True
 
     watch.watch(Interrupted(), watch.Line("sent", None))
-    assert capsys.readouterr().err.startswith("sent: 1 files")
+    assert capsys.readouterr().err.startswith("sent: 1 file,")
