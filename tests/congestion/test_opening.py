@@ -185,20 +185,8 @@ def test_beside_others_it_sends_and_hears_them(tmp_path, path, monkeypatch, besi
 
 
 @needs_bbr
-def test_while_files_are_the_limit_nobody_is_heard_and_nothing_chosen(tmp_path, path, monkeypatch):
-    """Small ones: what is heard beside them is not beside a stream that sends all it can."""
-    monkeypatch.setattr(sender_module.Sender, "unpaced_streams", lambda _: 1)
-    path.quiet, path.state, path.is_held = False, PathState("ours", 0.03, 20e6, 20e6), True
-    hearing = Hearing("?", beside={"cubic": "B1-C0", "bbr": "B1-C0"})
-    with sending(tmp_path, hearing) as begun:
-        begun.selection.set_rate(FAST)
-        events = begun.finish()
-    assert events == []
-    assert hearing.listened == []
-
-
-@needs_bbr
 def test_who_is_there_is_heard_once_files_are_the_limit_no_more(tmp_path, path, monkeypatch):
+    """What is heard beside small ones is not beside a stream that sends all it can."""
     monkeypatch.setattr(sender_module.Sender, "unpaced_streams", lambda _: 1)
     path.quiet, path.state, path.is_held = False, PathState("ours", 0.03, 20e6, 20e6), True
     hearing = Hearing("?", beside={"cubic": "B1-C0", "bbr": "B1-C0"})
