@@ -22,6 +22,7 @@ from weir.calendar.problem import Problem, not_found
 from weir.calendar.rest.tokens import TokenFile
 from weir.calendar.service.service import Service
 from weir.calendar.storage.store import Store
+from weir.errors import BadInput
 
 AHEAD = ("weir", "weir-all")
 CONSTANT = ("fixed", "local-ljf", "local-sjf", "global-ljf", "global-sjf")
@@ -181,6 +182,19 @@ def test_nothing_is_reported_of_what_has_not_begun(state):
     assert (plan.transfers["a"].state, plan.transfers["a"].bytes_durable) == ("scheduled", 0)
     plan.tick(START + 301 * S)
     assert plan.report(START + 302 * S, "dtn1", [report]).answer == []
+
+
+@pytest.mark.parametrize("what", ["nodes", "links"])
+def test_two_spellings_of_one_name_are_no_two_hosts_and_no_two_links(what):
+    composed, decomposed = "caf\u00e9", "cafe\u0301"
+    links = [{"name": composed, "ends": ["dtn1", "west"], "capacity": "1 Gbit/s"}]
+    again = {"nodes": decomposed, "links": {**links[0], "name": decomposed}}[what]
+    content = {"nodes": ["dtn1", "west"], "links": links}
+    if what == "nodes":
+        content["nodes"] += [composed]
+    content[what] = [*content[what], again]
+    with pytest.raises(BadInput, match=f"{what}: .*are one name, spelled twice"):
+        parse_network(content)
 
 
 # --- what is counted ---

@@ -55,6 +55,7 @@ import json
 import re
 import time
 import tomllib
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -166,6 +167,8 @@ def parse_network(document: Any) -> Network:
             if link.name in links:
                 raise BadInput(f'links[{index}]: the name "{link.name}" is used twice')
             links[link.name] = link
+    _refuse_twins(nodes, "nodes")
+    _refuse_twins(links, "links")
     _refuse_islands(nodes, links.values())
     datapaths = _datapaths(document["nodes"])
     committed_bps = _committed(document["nodes"], datapaths)
@@ -383,6 +386,18 @@ def _keys(value: Any, place: str, allowed: set[str]) -> None:
         if key not in allowed:
             known = ", ".join(sorted(allowed))
             raise BadInput(f'{place}: unknown key "{key}"; known are {known}')
+
+
+def _refuse_twins(names: Iterable[str], place: str) -> None:
+    """Refuses names that look alike, for they are spelled with other characters only.
+
+    Accents may be characters of their own or not: keyboards and systems differ in that.
+    """
+    known: dict[str, str] = {}
+    for name in names:
+        other = known.setdefault(unicodedata.normalize("NFC", name), name)
+        if other != name:
+            raise BadInput(f"{place}: {other!a} and {name!a} are one name, spelled twice")
 
 
 def _name(value: Any, place: str) -> str:
