@@ -163,11 +163,11 @@ def check(
     entries: Sequence[Entry],
     now_ns: int,
     fixed: Sequence[Entry] = (),
-    before: Sequence[Entry] = (),
+    known: Sequence[Entry] = (),
 ) -> None:
     """Refuses entries that are empty, past, too far ahead, or overlap others of their kind.
 
-    Those that are `fixed` were there before, and may be past; those that were there `before` are
+    Those that are `fixed` were there before, and may be past; those that were `known` are
     in the way of no change, though this machine may not know the zones that another one did.
 
     Raises:
@@ -178,7 +178,7 @@ def check(
     for entry in fixed:
         _check_form(entry)
     for entry in entries:
-        if entry not in before:
+        if entry not in known:
             _check_form(entry)
             _check_time(entry, now_ns)
     for kind in (True, False):
