@@ -774,6 +774,8 @@ class Service:
         tick_s = time.monotonic() + TICK_S
         while True:
             is_turn = await self._turn_before(tick_s)
+            self.hub.keep(self.knows)
+            self.registry.keep(self.knows)
             commands: list[Command] = [_tick] if is_turn else self._due_commands()
             if not is_turn and time.monotonic() >= next_epoch_s:
                 next_epoch_s = time.monotonic() + epoch_ns / NS_PER_S
