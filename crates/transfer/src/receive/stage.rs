@@ -162,6 +162,26 @@ impl Drop for Locked {
     }
 }
 
+/// Keeps a file that has no journal from whoever removes what was left in progress, as long as it
+/// is open: it has its source's time, which may be old. Where the file system has no locks it is
+/// as safe as it is quick.
+pub(crate) fn hold(file: BorrowedFd<'_>) {
+    let _ = rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive);
+}
+
+/// Whether somebody holds what has this name.
+fn is_held(directory: BorrowedFd<'_>, name: &[u8]) -> bool {
+    // By whichever right there is: its own permissions may be those that it is to have.
+    let opened = [OFlags::RDWR, OFlags::RDONLY].into_iter().find_map(|right| {
+        let flags = right | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        rustix::fs::openat(directory, name, flags, Mode::empty()).ok()
+    });
+    opened.is_some_and(|file| {
+        let locked = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
+        locked == Err(Errno::WOULDBLOCK)
+    })
+}
+
 /// Locks a journal now or not at all.
 fn try_lock(file: File) -> io::Result<Result<Locked, File>> {
     match rustix::fs::flock(file.as_fd(), FlockOperation::NonBlockingLockExclusive) {
@@ -226,6 +246,7 @@ pub(crate) fn link_unnamed(
     }
     check_replaceable(directory, name)?;
     let stage = random_name()?;
+    hold(file);
     link(&stage)?;
     let renamed = rustix::fs::renameat(directory, &stage, directory, name);
     if renamed.is_err() {
@@ -322,7 +343,12 @@ fn remove_unlocked(directory: BorrowedFd<'_>, names: &StageNames) {
             Ok(Ok(locked)) => Some(locked),
             _ => return,
         },
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            if is_held(directory, &names.part) {
+                return;
+            }
+            None
+        }
         Err(_) => return,
     };
     for name in names.all() {
@@ -392,6 +418,25 @@ mod tests {
         assert!(lock_journal(fd.as_fd(), &names).unwrap().is_some());
         StageNames::remove_stale(fd.as_fd(), b"f");
         assert!(entry_stat(fd.as_fd(), &names.journal).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_small_file_of_an_old_time_is_not_removed_before_it_has_its_name() {
+        let (place, fd) = directory();
+        for mode in [0o600, 0o400, 0] {
+            let (file, stage) = create_random(fd.as_fd()).unwrap();
+            hold(file.as_fd());
+            crate::root::set_attributes(&file, mode, 0).unwrap();
+            remove_expired(fd.as_fd()).unwrap();
+            publish(file.as_fd(), fd.as_fd(), &stage, b"old").unwrap();
+            // What was left behind is held by nobody.
+            let (left, _) = create_random(fd.as_fd()).unwrap();
+            hold(left.as_fd());
+            crate::root::set_attributes(&left, mode, 0).unwrap();
+            drop(left);
+            remove_expired(fd.as_fd()).unwrap();
+            assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 1, "of mode {mode:o}");
+        }
     }
 
     #[test]

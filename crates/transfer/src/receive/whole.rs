@@ -71,6 +71,7 @@ impl WholeFile {
     ) -> io::Result<()> {
         let at = directory.fd();
         let (fd, stage) = scratch::create_random(at)?;
+        stage::hold(fd.as_fd());
         let written = self.fill(fd, content, care).and_then(|file| {
             let publish = || stage::publish(file.as_fd(), at, &stage, name);
             directory.names.place(at, name, publish)
