@@ -103,8 +103,10 @@ def flaws(
     for number, stream in enumerate(background):
         name = f"stream {number} ({stream})"
         told = {one.congestion[number] for one in looks} - {stream.congestion}
-        if told:
-            yield f"{name} was under {', '.join(sorted(map(str, told)))}"
+        if others := sorted(control for control in told if control):
+            yield f"{name} was under {', '.join(others)}"
+        elif told:
+            yield f"{name} had no connection for a while"
         elif (silent_s := _longest_silence_s(looks, number)) >= min(
             STALL_S, looks[-1].at_s - looks[0].at_s
         ):

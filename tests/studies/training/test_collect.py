@@ -158,7 +158,7 @@ def test_a_stream_under_another_control_or_without_a_connection_is_a_flaw():
     other = dataclasses.replace(both[1], congestion=("cubic", "cubic"))
     assert flaws([both[0], other]) == ["stream 0 (bbr) was under cubic"]
     gone = dataclasses.replace(both[1], congestion=("bbr", None))
-    assert flaws([both[0], gone]) == ["stream 1 (cubic) was under None"]
+    assert flaws([both[0], gone]) == ["stream 1 (cubic) had no connection for a while"]
 
 
 def test_greedy_streams_that_leave_the_link_idle_are_a_flaw():

@@ -95,7 +95,7 @@ class Ending(Setting):
 
 def test_a_background_that_ends_is_marked():
     ended = capture(Ending("R1", PATH, SHORT, 1.0))
-    assert any(flaw.startswith("stream 0 (reno) was under None") for flaw in ended.flaws)
+    assert any(flaw.startswith("stream 0 (reno) had no connection") for flaw in ended.flaws)
 
 
 def test_bursts_of_our_own_are_seen_beside_an_idle_background(measured):
