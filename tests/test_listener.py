@@ -18,6 +18,12 @@ NETWORK = {
     "nodes": {"a": {"address": "10.0.0.1"}, "s": {"datapath": "1"}},
     "links": [{"ends": ["a", "s"], "capacity": "1 Gbit/s"}],
 }
+# Commands that listen at a socket, whose place is to follow.
+SOCKETS = (
+    ["relay", "proxy", "--listen", "127.0.0.1:0", "--server", "127.0.0.1:9", "--control"],
+    ["control", "serve", "--network", "network.json", "--listen", "127.0.0.1:0", "--sflow"],
+    ["control", "serve", "--network", "network.json", "--listen"],
+)
 
 
 @pytest.mark.parametrize(
@@ -94,14 +100,7 @@ def test_a_socket_that_somebody_has_stays(tmp_path, kind, waiting):
         assert not (tmp_path / "moved.sock").exists()
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["relay", "proxy", "--listen", "127.0.0.1:0", "--server", "127.0.0.1:9", "--control"],
-        ["control", "serve", "--network", "network.json", "--listen", "127.0.0.1:0", "--sflow"],
-        ["control", "serve", "--network", "network.json", "--listen"],
-    ],
-)
+@pytest.mark.parametrize("words", SOCKETS)
 def test_a_socket_is_not_taken_from_whoever_listens_there(tmp_path, monkeypatch, capsys, words):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "network.json").write_text(json.dumps(NETWORK))
@@ -114,14 +113,7 @@ def test_a_socket_is_not_taken_from_whoever_listens_there(tmp_path, monkeypatch,
         assert os.path.samestat(Path("taken").stat(), made)
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["relay", "proxy", "--listen", "127.0.0.1:0", "--server", "127.0.0.1:9", "--control"],
-        ["control", "serve", "--network", "network.json", "--listen", "127.0.0.1:0", "--sflow"],
-        ["control", "serve", "--network", "network.json", "--listen"],
-    ],
-)
+@pytest.mark.parametrize("words", SOCKETS)
 def test_a_file_in_the_place_of_a_socket_stays(tmp_path, monkeypatch, capsys, words):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "network.json").write_text(json.dumps(NETWORK))

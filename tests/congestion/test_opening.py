@@ -6,7 +6,6 @@ connections were made in a lab: nobody there, or streams that had been there for
 
 import json
 import threading
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -83,13 +82,14 @@ def test_a_longer_silence_is_quiet_once_it_has_been_so_for_eight_round_trips():
 @pytest.fixture
 def path(monkeypatch):
     """What silence and counters say, changeable."""
-    told = SimpleNamespace(state=None, quiet=True, others=False, is_held=False)
+    told = SimpleNamespace(state=None, quiet=True, others=False, is_held=False, looks=0)
 
     class Reader:
         state = None
         is_held = property(lambda _self: told.is_held)
 
         def sees(self, _at_s, _connections):
+            told.looks += 1
             self.state = told.state
 
     class Silence(Opening):
@@ -198,9 +198,10 @@ def test_who_is_there_is_heard_once_files_are_the_limit_no_more(tmp_path, path, 
         assert choice.facts["control"] == "bbr"
         until(lambda: hearing.listened[-1] == "bbr")
         path.is_held = True
-        time.sleep(0.3)  # what is being heard is heard to its end
+        known = path.looks
+        until(lambda: path.looks > known + 1)  # what is being heard is heard to its end
         listened = len(hearing.listened)
-        time.sleep(1.5)
+        until(lambda: path.looks > known + 30)
         assert len(hearing.listened) == listened
         begun.selection.set_rate(FAST)
         begun.finish()

@@ -242,10 +242,8 @@ impl Runner {
         while !control.is_stopped() && begun.elapsed() < pause {
             poll.wait(pause.saturating_sub(begun.elapsed()).min(TICK))?;
             control.answer_as_told();
-            while let Some((client, from)) = self.came() {
-                if let Ok(client) = client {
-                    socket::reset(&client);
-                }
+            while let Some((client, from)) = self.came(|why| control.status().note(why)) {
+                socket::reset(&client);
                 control.status().note(format!("{from}: there is no aggregate"));
             }
         }
@@ -253,8 +251,8 @@ impl Runner {
     }
 
     /// Who has come, if anybody has.
-    fn came(&self) -> Option<(io::Result<Socket>, SocketAddr)> {
-        self.listener.borrow_mut().accept()
+    fn came(&self, turned_away: impl FnMut(String)) -> Option<(Socket, SocketAddr)> {
+        self.listener.borrow_mut().accept(turned_away)
     }
 
     fn weigh(&self, shared: &mut Shared) {
@@ -340,14 +338,7 @@ impl<'a> Clients<'a> {
     }
 
     fn accept(&mut self, shared: &mut Shared) -> Result<(), RelayError> {
-        while let Some((client, from)) = self.runner.came() {
-            let client = match client {
-                Ok(client) => client,
-                Err(error) => {
-                    shared.status.note(format!("{from}: {}", words(&error)));
-                    continue;
-                }
-            };
+        while let Some((client, from)) = self.runner.came(|why| shared.status.note(why)) {
             let gate = &self.runner.gate;
             if gate.is_transparent && !gate.is_open.get() {
                 // It was connecting when the gate was shut, and has that from the listener.

@@ -18,7 +18,6 @@ use crate::poll::{Event, Poll};
 use crate::settings::ProxySettings;
 use crate::socket::{self, Got, Listener};
 use crate::status::{FlowStatus, Status};
-use crate::words::words;
 use weir_aggregate::message::Reason;
 
 /// The key of the listening socket's events; a connection's is twice its place, and one more for
@@ -213,14 +212,7 @@ impl Runner {
     }
 
     fn accept(&mut self) -> Result<(), RelayError> {
-        while let Some((client, from)) = self.listener.accept() {
-            let client = match client {
-                Ok(client) => client,
-                Err(error) => {
-                    self.status.note(format!("{from}: {}", words(&error)));
-                    continue;
-                }
-            };
+        while let Some((client, from)) = self.listener.accept(|why| self.status.note(why)) {
             let meant = client.local_addr().ok().and_then(|address| address.as_socket());
             let Some(server) = self.settings.server.or(meant) else {
                 socket::reset(&client);

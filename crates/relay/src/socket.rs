@@ -13,6 +13,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
 use crate::RelayError;
 use crate::announced::Offered;
 use crate::system;
+use crate::words::words;
 
 /// Clients that may wait to be accepted.
 const BACKLOG: i32 = 4_096;
@@ -197,25 +198,24 @@ impl Listener {
         &self.socket
     }
 
-    /// Who has come, and from where; none if nobody waits. One for whom there is no descriptor has
-    /// been reset.
-    pub(crate) fn accept(&mut self) -> Option<(io::Result<Socket>, SocketAddr)> {
-        if self.reserve.is_none() {
-            self.reserve = reserve();
-        }
-        match accept(&self.socket) {
-            Ok(came) => came.map(|(client, from)| (Ok(client), from)),
-            Err(error) => {
-                self.reserve = None;
-                let came = accept(&self.socket).ok().flatten();
-                if let Some((client, _)) = &came {
-                    reset(client);
-                }
-                let from = came.map(|(_, from)| from);
-                // The client's is free again.
+    /// Who has come, and from where; none if nobody waits. Those for whom there is no descriptor
+    /// are reset, and told of in words.
+    pub(crate) fn accept(
+        &mut self,
+        mut turned_away: impl FnMut(String),
+    ) -> Option<(Socket, SocketAddr)> {
+        loop {
+            if self.reserve.is_none() {
                 self.reserve = reserve();
-                from.map(|from| (Err(error), from))
             }
+            let error = match accept(&self.socket) {
+                Ok(came) => return came,
+                Err(error) => error,
+            };
+            self.reserve = None;
+            let (client, from) = accept(&self.socket).ok().flatten()?;
+            reset(&client);
+            turned_away(format!("{from}: {}", words(&error)));
         }
     }
 }

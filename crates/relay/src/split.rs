@@ -16,7 +16,6 @@ use crate::poll::Poll;
 use crate::settings::SplitSettings;
 use crate::socket::{self, Listener};
 use crate::status::Status;
-use crate::words::words;
 use weir_aggregate::frame::{FLOWS_MAX, Uid};
 use weir_aggregate::linked_ack::Linked;
 use weir_aggregate::message::{Message, Reason};
@@ -97,14 +96,7 @@ fn accept(
     while !control.is_stopped() {
         poll.wait(TICK)?;
         control.answer_as_told();
-        while let Some((aggregate, from)) = listener.accept() {
-            let aggregate = match aggregate {
-                Ok(aggregate) => aggregate,
-                Err(error) => {
-                    control.status().note(format!("{from}: {}", words(&error)));
-                    continue;
-                }
-            };
+        while let Some((aggregate, from)) = listener.accept(|why| control.status().note(why)) {
             let mut running = locked(aggregates);
             running.retain(|(from, worker)| {
                 let is_over = worker.is_over();

@@ -14,9 +14,6 @@ from weir.congestion.classify.classes import MIXED, SEVERAL, WITH_BBR
 
 OWN = ("cubic", "reno", "bbr")
 """The controls of streams that can be taken out, by the kernel's names."""
-FEW = 4
-"""Streams of ours beside which the shortest window tells whether BBR is there; beside more of them
-it takes the longest."""
 Streams = Mapping[str, int]
 """So many of each congestion control."""
 Ways = Sequence[tuple[float, Streams]]

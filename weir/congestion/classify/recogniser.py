@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weir import files
-from weir.congestion.classify.beside import FEW, can_hear, without
+from weir.congestion.classify.beside import can_hear, without
 from weir.congestion.classify.classes import BACKGROUNDS, KINDS, WITH_BBR
 from weir.congestion.classify.features import Values, features
 from weir.congestion.classify.model import Model
@@ -195,7 +195,8 @@ class Recogniser:
         Returns:
             None if they are too few, or nothing is known of such streams.
         """
-        size = self.seconds[0 if streams <= FEW else -1] * self.rate_hz
+        # Beside several only the longest windows tell whether BBR is there.
+        size = self.seconds[0 if streams == 1 else -1] * self.rate_hz
         if not can_hear(own, streams) or len(samples) < size:
             return None
         # A BBR of ours beside one of version 3 sounds like two of ours.

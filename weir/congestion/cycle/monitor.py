@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from weir.congestion.choice.decide import IDLE, Recognised, gives_way
-from weir.congestion.classify.beside import FEW
 from weir.probe.sample import Sample
 
 SURE = 0.6
@@ -93,8 +92,8 @@ class Listener:
         self._ear = ear
         self._own = own
         self._streams = streams
-        # Beside more than a few a window is four times as long, and holds a change for as long.
-        self._longer = 1 if streams <= FEW else _LONGER
+        # Beside several a window is four times as long, and holds a change for as long.
+        self._longer = 1 if streams == 1 else _LONGER
         self._patience = patience * self._longer
         self._had_bps = had_bps
         self._fears_company = is_alone and not gives_way(own)
