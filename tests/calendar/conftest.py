@@ -20,10 +20,10 @@ from weir.listener import listen
 
 
 @contextlib.contextmanager
-def served(directory, made):
+def served(directory, made, set_so=None):
     """A client, as its submitter, of an application served by a thread of this process."""
     store = Store(f"sqlite:///{directory / 'calendar.db'}")
-    app = create_app(Service(settings(), store), TokenFile(directory / "tokens.json"))
+    app = create_app(Service(set_so or settings(), store), TokenFile(directory / "tokens.json"))
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="on"))
     listener = listen("127.0.0.1:0")
     thread = threading.Thread(target=server.run, args=([listener],))

@@ -42,6 +42,11 @@ Hosts may have an IPv6 address beside an IPv4 one, or in its place:
     address = "10.1.0.2"
     address6 = "fd00:1::2"
 
+Its agent takes data at one of these addresses, and at no other (`weir.calendar.data_places`):
+
+    [nodes.dtn1]
+    data_address = ["10.1.0.0/24", "gate.example.org:7411-7418"]
+
 What a host sends that is neither promised nor an elephant can be bounded where it enters:
 
     [nodes.dtn1]
@@ -62,12 +67,13 @@ from pathlib import Path
 from typing import Any
 
 from weir import Bytes, Rate, files, kinds
+from weir.calendar.data_places import DataPlace, parse_place
 from weir.calendar.timetable import Entry, check
 from weir.errors import BadInput
 
 # A meter counts whole kbit/s.
 COMMITTED_MIN_BPS = 8_000
-_NODE_KEYS = {"address", "address6", "datapath", "committed", "certificate"}
+_NODE_KEYS = {"address", "address6", "data_address", "datapath", "committed", "certificate"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +117,8 @@ class Network:
 
     Those nodes that are switches have a datapath id, and some the name that their certificates must
     have. Some hosts have a rate, in bit/s, that bounds what they send as neither promised nor
-    elephant, and some an IPv6 address beside the one in `nodes`.
+    elephant, some an IPv6 address beside the one in `nodes`, and some places at one of which their
+    agents take data.
     """
 
     nodes: dict[str, str | None]
@@ -121,6 +128,7 @@ class Network:
     committed_bps: dict[str, int] = field(default_factory=dict)
     certificates: dict[str, str] = field(default_factory=dict)
     addresses6: dict[str, str] = field(default_factory=dict)
+    data_places: dict[str, tuple[DataPlace, ...]] = field(default_factory=dict)
 
     def engine_json(self) -> str:
         """The same network as the engine reads it; equal networks give equal text."""
@@ -175,7 +183,8 @@ def parse_network(document: Any) -> Network:
     quotas = _quotas(document.get("quotas", {}))
     certificates = _certificates(document["nodes"], datapaths)
     addresses6 = _addresses6(document["nodes"], datapaths)
-    return Network(nodes, links, quotas, datapaths, committed_bps, certificates, addresses6)
+    places = _data_places(document["nodes"], datapaths)
+    return Network(nodes, links, quotas, datapaths, committed_bps, certificates, addresses6, places)
 
 
 def _quotas(table: Any) -> Quotas:
@@ -256,6 +265,25 @@ def _addresses6(value: Any, datapaths: Iterable[str]) -> dict[str, str]:
             raise BadInput(f"nodes.{name}: the address {address} is another host's")
         addresses[name] = address
     return addresses
+
+
+def _data_places(value: Any, datapaths: Iterable[str]) -> dict[str, tuple[DataPlace, ...]]:
+    """Where the agents of those hosts take data for which that is declared."""
+    places: dict[str, tuple[DataPlace, ...]] = {}
+    for name, table in value.items() if isinstance(value, dict) else ():
+        if "data_address" not in table:
+            continue
+        if name in datapaths:
+            raise BadInput(f"nodes.{name}: data_address is for hosts, and this is a switch")
+        declared = table["data_address"]
+        declared = declared if isinstance(declared, list) else [declared]
+        if not declared or not all(isinstance(text, str) for text in declared):
+            raise BadInput(f"nodes.{name}: data_address: an address, or a list of some, as text")
+        try:
+            places[name] = tuple(map(parse_place, declared))
+        except BadInput as error:
+            raise BadInput(f"nodes.{name}: data_address: {error}") from None
+    return places
 
 
 def _certificates(value: Any, datapaths: Iterable[str]) -> dict[str, str]:

@@ -189,6 +189,7 @@ def _data_ports(args: argparse.Namespace, data_address: str | None) -> list[int]
 
 
 def _edge(args: argparse.Namespace, url: str, token: str) -> Coroutine[Any, Any, None]:
+    from weir.calendar.agents.alone import alone
     from weir.calendar.agents.assignments import AssignmentStream
     from weir.calendar.agents.edge import EdgeAgent
 
@@ -197,8 +198,9 @@ def _edge(args: argparse.Namespace, url: str, token: str) -> Coroutine[Any, Any,
     enforcer = _enforcer(args)
 
     async def work() -> None:
-        async with AssignmentStream(url, token, args.host, role="edge") as stream:
-            await EdgeAgent(stream, enforcer).run()
+        with alone(_places(args)):
+            async with AssignmentStream(url, token, args.host, role="edge") as stream:
+                await EdgeAgent(stream, enforcer).run()
 
     return work()
 
@@ -219,6 +221,14 @@ def _enforcer(args: argparse.Namespace) -> "Enforcer":
             "which devices? Give --device for each one toward the shared network, or --relay"
         )
     return Shaper([parse_device(text) for text in args.device])
+
+
+def _places(args: argparse.Namespace) -> list[str]:
+    """Where rates are enforced, each the business of one agent."""
+    if args.relay:
+        return [os.path.realpath(args.relay.rpartition("=")[0])]
+    devices = [text.partition("=")[0] for text in args.device or ()]
+    return devices or ["the connections of this host"]
 
 
 async def until_told(work: Coroutine[Any, Any, None]) -> None:

@@ -114,6 +114,9 @@ class AssignmentStream:
 
         It is waited for as long as the stream of assignments, if there is one, says that the
         service lives.
+
+        Raises:
+            BadInput: the calendar says that this agent may not say so.
         """
         address = self._services.address(f"{self._path}/{kind}")
         posting = asyncio.ensure_future(self._posted(address, body))
@@ -126,6 +129,8 @@ class AssignmentStream:
         finally:
             posting.cancel()
             broken.cancel()
+        if status == 403:
+            raise BadInput(f"the calendar turns this agent away: {read_detail(content)}")
         if status >= 300:
             said = content[:300].decode("utf-8", "replace")
             raise Unavailable(f"{status}: {said}")

@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 from weir import __version__
 from weir.calendar.clock import format_instant
 from weir.calendar.compact import compact_json
+from weir.calendar.data_places import refusal
 from weir.calendar.planning import terms
 from weir.calendar.problem import MEDIA_TYPE, Problem, invalid, not_found, unavailable
 from weir.calendar.records import ACTIVE, FINISHED, STATES, Submission, Transfer
@@ -421,7 +422,9 @@ async def reports(
             )
         return _json({"stop": []})
     service.registry.hold(host, instance, time.monotonic())
-    await service.heard_agent(host, body.reach(address))
+    reach = body.reach(address)
+    _check_reach(service, host, reach, body.address)
+    await service.heard_agent(host, reach)
     stop = await service.report(host, [report.report() for report in body.transfers])
     return _json({"stop": stop})
 
@@ -575,6 +578,25 @@ async def _size_bytes(service: Service, body: TransferRequest) -> int:
 
 def _finished(transfer: Transfer) -> Problem:
     return Problem(409, "finished", "The transfer is finished", f"it is {transfer.state} already")
+
+
+def _check_reach(service: Service, host: str, reach: Reach, claimed: str | None) -> None:
+    """Refuses an agent that says that it is reached where another host is, as far as is declared.
+
+    `claimed` is what it says of its own address. That from which it connects may be a proxy's.
+    """
+    network = service.settings.network
+    addresses = (*network.nodes.items(), *network.addresses6.items())
+    whose = next((x for x, ip in addresses if ip == claimed and x != host), None)
+    why = None
+    if reach.data_address is not None:
+        why = refusal(network.data_places, host, reach.data_address, reach.data_ports)
+    if why is None and claimed is not None and whose is not None:
+        why = f'"{claimed}" is the address of "{whose}"'
+    if why is not None:
+        problem = _forbidden(why)
+        problem.hint = f'the network file says where "{host}" is: address, data_address'
+        raise problem
 
 
 def _check_host(service: Service, identity: Identity, host: str) -> None:
