@@ -1,10 +1,12 @@
 """Backgrounds by their labels: the streams that the lab starts, of the kernel's own controls.
 
 Beside the work's six classes there are those with more streams, with Reno, of an application that
-limits its TCP, and of UDP. Where a label leaves something open it is drawn.
+limits its TCP, and of UDP. Where a label leaves something open it is drawn. Streams may also be
+counted: `16 cubic, 1 bbr`.
 """
 
 import random
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -19,6 +21,7 @@ from weir.congestion.recordings import NetworkPath
 from weir.errors import BadInput
 
 _STARTS_NS = 10**9  # within which streams start
+_COUNTED = re.compile(r"\d+ [a-z]+(, \d+ [a-z]+)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,7 @@ def background(label: str, path: NetworkPath, seed: int) -> list[Stream]:
     """The streams of this label.
 
     Args:
-        label: one of `ALL_LABELS`.
+        label: one of `ALL_LABELS`, or how many streams of which controls, as `2 cubic, 1 bbr`.
         path: whose rate those that are not greedy are a share of.
         seed: of when they start and of what the label leaves open.
 
@@ -59,12 +62,17 @@ def background(label: str, path: NetworkPath, seed: int) -> list[Stream]:
         BadInput: there is no such label.
     """
     draw = random.Random(f"background {label} {seed}")
-    controls = greedy_controls(label, draw)
+    controls = _counted(label) if _COUNTED.fullmatch(label) else greedy_controls(label, draw)
     if controls is not None:
         return [Stream("iperf3", draw.randrange(_STARTS_NS), control) for control in controls]
     if label in _LIMITED:
         return [_LIMITED[label](path, draw)]
     raise BadInput(f"{label!r} is not a background; there are {', '.join(ALL_LABELS)}")
+
+
+def _counted(label: str) -> list[str]:
+    pairs = [words.split() for words in label.split(", ")]
+    return [control for count, control in pairs for _ in range(int(count))]
 
 
 def _messages(path: NetworkPath, draw: random.Random) -> Stream:

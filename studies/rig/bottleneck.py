@@ -11,15 +11,20 @@ from weir.congestion.recordings import NetworkPath
 NEAR, FAR, LINK = "near", "far", "bottleneck"
 
 
-def scenario(name: str, path: NetworkPath, background: Sequence[Stream], seed: int) -> str:
-    """The scenario as TOML; labs that are up at the same time have different names."""
+def scenario(
+    name: str, path: NetworkPath, background: Sequence[Stream], seed: int, loss: float = 0.0
+) -> str:
+    """The scenario as TOML; labs that are up at the same time have different names.
+
+    `loss` is the share of packets that the path loses at random on its way forward.
+    """
     forward_ns = path.rtt_ns // 2
     lines = [
         f'[lab]\nname = "{name}"\nseed = {seed}\n',
         f"[hosts]\n{NEAR} = {{}}\n{FAR} = {{}}\n",
         f'[[link]]\nname = "{LINK}"\nends = ["{NEAR}", "{FAR}"]',
         f'rate = "{path.rate_bps} bit/s"',
-        f'forward = {{ delay = "{forward_ns} ns" }}',
+        f'forward = {{ delay = "{forward_ns} ns", loss = {loss} }}',
         f'backward = {{ delay = "{path.rtt_ns - forward_ns} ns" }}',
         f'queue = {{ discipline = "{path.discipline}", limit = "{path.buffer_bytes} B" }}\n',
     ]

@@ -54,7 +54,7 @@ class Trial:
     """What is tried.
 
     Attributes:
-        background: its label, one of `ALL_LABELS`, or `ALT-X`: one
+        background: its label, as `studies.rig.background` has them, or `ALT-X`: one
             stream that is CUBIC's and BBR's in turns of X s (001-spec 3.2).
         control: of the file: a name in the kernel; `auto`; `oracle`, which is told who is there
             and has the fair control at once; or `random-Y`, by chance one of the two for Y s each.
@@ -63,6 +63,7 @@ class Trial:
         warmup_s: how long the background runs before that.
         seed: of everything that is drawn.
         options: more for `weir send`.
+        loss: the share of packets that the path loses at random.
     """
 
     background: str
@@ -72,6 +73,7 @@ class Trial:
     warmup_s: float = 5.0
     seed: int = 1
     options: tuple[str, ...] = ()
+    loss: float = 0.0
 
     @property
     def streams(self) -> list[Stream]:
@@ -133,7 +135,7 @@ def carry_out(trial: Trial, name: str = "trial", seen: Seen | None = None) -> Ou
         Unsupported: this machine has no labs, lacks a congestion control, or has no room for what
             the file may bring.
     """
-    text = scenario(name, trial.path, trial.streams, trial.seed)
+    text = scenario(name, trial.path, trial.streams, trial.seed, trial.loss)
     lab_of = parse(text, f"the path {trial.path}")
     most_bytes = _FILE_BYTES + round(trial.path.rate_bps / 8 * trial.seconds)
     with open_workspace(most_bytes) as folder:
