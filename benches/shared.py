@@ -61,7 +61,7 @@ class Cell:
         return found
 
     def share(self, outcome: Outcome) -> float:
-        """Of what each would have if the path's payload were divided equally."""
+        """The file's goodput over an equal part of the path's payload."""
         streams = 1 + len(outcome.others)
         return outcome.own_bps * streams / (NetworkPath.parse(self.path).rate_bps * _PAYLOAD)
 

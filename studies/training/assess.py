@@ -28,6 +28,8 @@ _HAS_BBR = {background.label: background.has_bbr for background in BACKGROUNDS}
 _KINDS = dict.fromkeys(("B0-C1", "C1-C1", "R1", "R2", "Cn"), "loss")
 _KINDS |= dict.fromkeys(("B1-C0", "B1-B1", "Bn"), "BBR")
 _KINDS |= dict.fromkeys(("B1-C1", "Bn-Cn"), "both")
+_SINGLE = ("B0-C1", "R1", "B1-C0")
+"""One stream of CUBIC, of Reno, of BBR."""
 Mask = NDArray[np.bool_]
 
 
@@ -92,6 +94,13 @@ class Answers:
         names = np.unique(kinds)
         of_kind = np.stack([self.shares[:, kinds == name].sum(axis=1) for name in names], axis=1)
         found: Mask = names[of_kind.argmax(axis=1)] == kinds[self.truth]
+        return found
+
+    def right_of_single(self) -> Mask:
+        """Whether the most probable of CUBIC, Reno and BBR is right, in windows of one stream."""
+        of = np.array([self.labels.index(label) for label in _SINGLE])
+        here = np.isin(self.truth, of)
+        found: Mask = of[self.shares[here][:, of].argmax(axis=1)] == self.truth[here]
         return found
 
     def where(self, of: Callable[[NetworkPath], bool]) -> Mask:
@@ -272,6 +281,7 @@ _FIGURES: Mapping[str, Callable[[Answers], float]] = {
     "six classes, best of the six": lambda a: _percent(a.right_of_six()[a.six]),
     "six classes, best of all": lambda a: _percent(a.right()[a.six]),
     "all labels": lambda a: _percent(a.right()),
+    "one stream: CUBIC, Reno or BBR": lambda a: _percent(a.right_of_single()),
     "calibration error, label": lambda a: 100 * a.calibration_error(),
     "calibration error, BBR": lambda a: 100 * a.bbr_calibration_error(),
     "called unknown": lambda a: 100 * (a.usual < UNUSUAL).mean(),

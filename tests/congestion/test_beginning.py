@@ -208,6 +208,21 @@ def test_others_end_it(monkeypatch):
     assert world.now_ns - world.begin_ns < SECOND
 
 
+@pytest.mark.parametrize("use", ["room", None])
+@pytest.mark.parametrize(
+    ("goodput_bps", "lost", "is_alone"), [(60e6, 100, True), (2e5, 400, False), (0.0, 0, False)]
+)
+def test_who_is_squeezed_is_not_alone_however_quiet_the_silence_was(
+    monkeypatch, use, goodput_bps, lost, is_alone
+):
+    """All streams of BBR pause together, for 0.2 s of ten, and drain the queue."""
+    world = World(monkeypatch, 30, 180)
+    world.path = PathState(use, 0.03, goodput_bps, 90e6, delivered=1_000, lost=lost)
+    begun, _ = world.begin()
+    assert bool(begun) == is_alone
+    assert world.now_ns - world.released_ns < 6 * SECOND
+
+
 def test_samples_come_while_others_are_waited_for():
     with silence("127.0.0.1", None) as asked:
         taken = [one for _ in range(200) if (one := asked.take(0.1))]

@@ -409,6 +409,13 @@ def test_more_loss_never_makes_a_loss_based_control_faster(loss, more, backgroun
     assert lossier <= less
 
 
+@pytest.mark.parametrize("use", [None, "shared"])
+def test_what_others_make_overflow_is_no_loss_of_the_path(use):
+    """Four BBR that squeeze a CUBIC: most of what little it sends is lost."""
+    assert shipped(lossy(0.4, use), Bn=0.7, B1_B1=0.3).control == "bbr"
+    assert shipped(lossy(0.4, use), Cn=1.0).control == "cubic"
+
+
 def test_on_an_unknown_path_its_losses_change_nothing():
     recognised = seen(known=False, B=1.0)
     for current in ("cubic", "bbr"):

@@ -72,6 +72,20 @@ def test_connections_join_and_leave_while_it_sends(sending):
         assert count != 4 or sending.ports()[0] == first
 
 
+def test_new_connections_take_the_place_of_all_that_there_are(sending):
+    for count in (1, 3):
+        sending.set_streams(count)
+        in_use(sending, count)
+        before = set(sending.ports())
+        sending.renew_streams()
+        until(lambda before=before: not before & set(sending.ports()))
+        in_use(sending, count)
+    # They are counted like others.
+    for count in (4, 1):
+        sending.set_streams(count)
+        in_use(sending, count)
+
+
 def test_what_joins_carries_its_part_and_keeps_to_the_rate_and_the_control(sending):
     sending.set_congestion("reno")
     sending.set_streams(3)

@@ -290,6 +290,15 @@ class Transfer:
             raise BadInput(f"streams cannot be {streams}: 1 to 64")
         self._core.set_streams(streams)
 
+    def renew_streams(self) -> None:
+        """Sends on new data connections in place of those there are, which leave when they can.
+
+        A new one knows nothing of what its path was like: under BBR it finds its share within
+        seconds among others that one which was squeezed before takes minutes to move. Nothing
+        happens where connections cannot join (`can_join`).
+        """
+        self._core.renew_streams()
+
     @property
     def can_join(self) -> bool:
         """Whether more data connections can join now (`set_streams`).

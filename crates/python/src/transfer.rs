@@ -215,6 +215,10 @@ impl Transfer {
     }
 
     /// Whether more data connections can join now.
+    fn renew_streams(&self) {
+        self.0.renew_streams();
+    }
+
     fn can_join(&self) -> bool {
         self.0.can_join()
     }

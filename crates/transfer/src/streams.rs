@@ -21,6 +21,13 @@ pub(crate) fn check_streams(streams: usize) -> Result<(), TransferError> {
     Err(TransferError::Setting { item, value, why: "1 to 64 are allowed" })
 }
 
+/// How many data connections are wanted, and how often others were to take their place.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub(crate) streams: usize,
+    pub(crate) renewals: u64,
+}
+
 /// The number of data connections that are wanted.
 #[derive(Default)]
 pub(crate) struct Streams {
@@ -32,6 +39,8 @@ pub(crate) struct Streams {
 struct State {
     /// `None` is as many as there were at the beginning.
     wanted: Option<usize>,
+    /// How often others were to take the place of all that there were.
+    renewals: u64,
     /// Connections can join the operation that is going on.
     takes: bool,
     over: bool,
@@ -46,6 +55,17 @@ impl Streams {
     pub(crate) fn want(&self, streams: usize) {
         self.lock().wanted = Some(streams);
         self.changed.notify_all();
+    }
+
+    /// Others are to take the place of all that there are.
+    pub(crate) fn renew(&self) {
+        self.lock().renewals += 1;
+        self.changed.notify_all();
+    }
+
+    /// How often others were to take the place of all that there were.
+    pub(crate) fn renewals(&self) -> u64 {
+        self.lock().renewals
     }
 
     /// Whether connections can join now.
@@ -93,18 +113,19 @@ impl Streams {
         self.lock().over
     }
 
-    /// How many are wanted, once it is another number than before; `None` when the operation is
-    /// over.
-    pub(crate) fn next(&self, before: usize) -> Option<usize> {
+    /// What is wanted, once it is something else than before; `None` when the operation is over.
+    pub(crate) fn next(&self, before: Wanted) -> Option<Wanted> {
         let mut state = self.lock();
         loop {
             if state.over {
                 return None;
             }
-            match state.wanted {
-                Some(wanted) if wanted != before => return Some(wanted),
-                _ => state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+            let streams = state.wanted.unwrap_or(before.streams);
+            let now = Wanted { streams, renewals: state.renewals };
+            if now != before {
+                return Some(now);
             }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
@@ -141,13 +162,27 @@ mod tests {
 
     #[test]
     fn a_number_is_told_once_and_again_to_the_next_operation() {
+        let (one, four) = (wanted(1, 0), wanted(4, 0));
         let streams = Streams::default();
         streams.begin(true);
         streams.want(4);
-        assert_eq!(streams.next(1), Some(4));
+        assert!(streams.next(one) == Some(four));
         streams.end();
-        assert_eq!(streams.next(1), None);
+        assert!(streams.next(one).is_none());
         streams.begin(true);
-        assert_eq!(streams.next(1), Some(4));
+        assert!(streams.next(one) == Some(four));
+    }
+
+    #[test]
+    fn a_renewal_is_told_with_as_many_as_there_are() {
+        let streams = Streams::default();
+        streams.begin(true);
+        streams.renew();
+        assert!(streams.next(wanted(3, 0)) == Some(wanted(3, 1)));
+        assert_eq!(streams.renewals(), 1, "the next operation has new ones anyway");
+    }
+
+    fn wanted(streams: usize, renewals: u64) -> Wanted {
+        Wanted { streams, renewals }
     }
 }

@@ -292,6 +292,12 @@ impl Transfer {
         Ok(())
     }
 
+    /// Sends on new data connections in place of those that there are, which leave when they have
+    /// sent what they have begun. Nothing happens where connections cannot join (`can_join`).
+    pub fn renew_streams(&self) {
+        self.shared.streams.renew();
+    }
+
     /// Whether data connections can join now: this end sends, to one port and without spare
     /// connections, and the server is of version [`JOINS`].
     pub fn can_join(&self) -> bool {

@@ -23,6 +23,7 @@ from typing import Protocol, runtime_checkable
 from weir.congestion.choice.interaction import Interaction
 from weir.congestion.choice.known import Known
 from weir.congestion.choice.reach import Outcome, Reach
+from weir.congestion.choice.response import BBR_LOSS_MAX
 from weir.congestion.classify.classes import KIND
 from weir.congestion.options import FAIRNESS, check_fairness
 from weir.congestion.path import PathState
@@ -159,11 +160,15 @@ def choose(
         rtt_s: the least round-trip time of echoes, if any were sent.
     """
     table = interaction or Interaction.shipped()
-    reach, allowed = Reach(path, current), frozenset(offered)
+    allowed = frozenset(offered)
     if not recognised.known:
         return _in_doubt(recognised.why, allowed, current, fallback)
     there = _with_kind(recognised, table)
     is_idle = there.get(IDLE, 0.0) > 0.5
+    # Nobody would be heard on a path that loses so much at random. It is the overflow of a queue
+    # that others keep full, told by a stream which they let hardly see it.
+    is_overflow = path is not None and path.loss >= BBR_LOSS_MAX and not is_idle
+    reach = Reach(None if is_overflow else path, current)
     known = Known.of(path, rtt_s, is_alone=is_idle)
     likely = {
         label: probability for label, probability in there.items() if probability >= _UNLIKELY

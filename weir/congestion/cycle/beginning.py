@@ -20,6 +20,7 @@ from weir.probe.sample import Sample
 
 _STEP_S = 0.005  # at most so much later than it may the file begins
 _LOOK_S = 0.05  # between two looks at the kernel's counters
+_OTHERS_S = OPENING_S + 2.0  # where nobody has not shown by then others are to be heard
 _PAUSE_MAX_S = 0.5  # for a silence that is made: what answers more slowly is no near path
 
 
@@ -62,6 +63,8 @@ def begin(silence: Samples, sender: Sender, room: Room) -> Begun | None:
             path = room.path
             if path and path.use == "shared":
                 return None
+            if seconds >= _OTHERS_S:
+                return None  # it neither shows nobody nor somebody
             if who := opening.finds_nobody(seconds, path):
                 room.opening = opening
                 return Begun(who, beginning.samples, round(seconds, 1))

@@ -384,7 +384,12 @@ class Selection(ThreadedCompanion):
         """Sends as it was found, from now on; a late stream enters before."""
         entry, self._had_bps = self._entry_for(found), None
         if entry is None:
+            before = self.control
             self._sender.take(found.choice.control, found.streams)
+            # What BBR squeezed has a window of a few packets and knows the round trip of an empty
+            # queue: under BBR, too, it would be a minute in coming to its share among others.
+            if before != UNDER == self.control and found.recognised.bbr > 0.5:
+                self._sender.start_anew()
         own = found.choice.expected.get(found.choice.control)
         self._expected_own = own.own if own else 0.0
         self._sender.release_pace()

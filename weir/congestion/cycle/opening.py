@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from weir.congestion.choice.decide import IDLE
+from weir.congestion.choice.response import BBR_LOSS_MAX
 from weir.congestion.cycle.samples import RATE_HZ, SILENT_LEAST
 from weir.congestion.path import PathState, path_words
 from weir.probe.sample import Sample
@@ -83,6 +84,8 @@ class Opening:
             seconds: since the first byte.
             path: what the kernel's counters say by now.
         """
+        if path and (path.loss >= BBR_LOSS_MAX or not path.goodput_bps):
+            return None  # what squeezes us so may have paused in the silence, as BBR does
         if path and path.use == "room":
             return Nobody(path_words(path))
         return Nobody("no sign of others") if seconds >= OPENING_S else None

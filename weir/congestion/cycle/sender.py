@@ -107,3 +107,8 @@ class Sender:
         if streams != self.streams:
             self.transfer.set_streams(streams)
             self.streams = streams
+
+    def start_anew(self) -> None:
+        """Sends on new connections, which know nothing of how little the present ones had."""
+        if self.has_sent:
+            self.transfer.renew_streams()

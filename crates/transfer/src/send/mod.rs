@@ -199,7 +199,7 @@ pub(crate) fn send(
             sending.begin(scope, || sending.watch_routes(lost));
         }
         for (index, connection) in data.iter_mut().enumerate() {
-            sending.begin(scope, move || sending.put_out(connection, index));
+            sending.begin(scope, move || sending.put_out(connection, index, 0));
         }
         if let Some(recruits) = recruits {
             sending.begin(scope, move || sending.recruit(scope, recruits));

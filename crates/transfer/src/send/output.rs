@@ -65,9 +65,9 @@ impl Packed {
 
 impl Sending {
     /// The thread of one data connection, which may be a spare one.
-    pub(super) fn put_out(&self, connection: &mut Connection, index: usize) {
+    pub(super) fn put_out(&self, connection: &mut Connection, index: usize, renewal: u64) {
         let peer = connection.peer();
-        if let Err(error) = Output::new(connection, self, index).run() {
+        if let Err(error) = Output::new(connection, self, index).run(renewal) {
             // The peer's own word, on its way on the control connection, says more.
             let files = self.files();
             let waited = self.moved.wait_timeout_while(files, REASON_WAIT, |files| !files.over);
@@ -86,10 +86,10 @@ impl<'a> Output<'a> {
         Self { connection, sending, index, lane, helper: None, piece, packed }
     }
 
-    /// Sends until there is no more work in this operation.
-    fn run(&mut self) -> io::Result<()> {
+    /// Sends until there is no more work in this operation, or others are to send in its place.
+    fn run(&mut self, renewal: u64) -> io::Result<()> {
         loop {
-            let Some(work) = self.next_or_leave()? else {
+            let Some(work) = self.next_or_leave(renewal)? else {
                 return self.connection.sender.send(&FrameHeader::END.encode());
             };
             self.sending.pace.wait_while_paused();
@@ -127,9 +127,9 @@ impl<'a> Output<'a> {
         self.connection.sender.send(&FrameHeader::END.encode())
     }
 
-    /// The next work; `None` at the end, and where there are too many connections.
-    fn next_or_leave(&mut self) -> io::Result<Option<Work>> {
-        if self.sending.crew.lets_go() {
+    /// The next work; `None` at the end, and where this connection is one too many.
+    fn next_or_leave(&mut self, renewal: u64) -> io::Result<Option<Work>> {
+        if self.sending.crew.lets_go(renewal) {
             self.flush()?;
             self.sending.pace.let_go(&self.connection.socket);
             return Ok(None);

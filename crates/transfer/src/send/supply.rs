@@ -43,7 +43,7 @@ pub(crate) fn supply(
     thread::scope(|scope| {
         sending.begin(scope, || sending.beat());
         for (index, connection) in data.iter_mut().enumerate() {
-            sending.begin(scope, move || sending.put_out(connection, index));
+            sending.begin(scope, move || sending.put_out(connection, index, 0));
         }
         let followed = sending.follow_wants(reader, sources).and_then(|()| sending.part(reader));
         if let Err(error) = followed.and_then(|()| control.send(&Message::Finished)) {
