@@ -37,6 +37,7 @@ COMMANDS: dict[str, str] = {
     "compare": "two results of weir sim or weir lab run side by side",
     "observe": "what no host can tell of itself: a fabric that stalls, a desktop that is late",
     "doctor": "what this machine allows, and what each missing thing disables",
+    "completion": "lines by which bash, zsh or fish completes commands and options at Tab",
 }
 
 _EPILOG = """\

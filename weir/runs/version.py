@@ -10,7 +10,7 @@ same.
 import ast
 import hashlib
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -38,31 +38,50 @@ def code_version(module: str) -> str:
 @cache
 def _imports(module: str) -> frozenset[str]:
     """The modules of the same top package, and of Weir, that a module imports."""
-    tops = {module.split(".", 1)[0], _OURS}
-    named = {name for node in ast.walk(ast.parse(_source(module))) for name in _named(node)}
+    tops = {_top(module), _OURS}
+    named = {name for node in ast.walk(ast.parse(_source(module))) for name in _named(node, tops)}
     named.discard(_PICTURES)
-    return frozenset(name for name in named if name.split(".", 1)[0] in tops and _path(name))
+    return frozenset(name for name in named if _path(name))
 
 
-def _named(node: ast.AST) -> Iterator[str]:
+def _named(node: ast.AST, tops: Container[str]) -> Iterator[str]:
+    """The modules of the packages `tops` that a statement may import."""
     if isinstance(node, ast.Import):
-        yield from (alias.name for alias in node.names)
-    elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+        yield from (alias.name for alias in node.names if _top(alias.name) in tops)
+    elif (
+        isinstance(node, ast.ImportFrom)
+        and node.module
+        and node.level == 0
+        and _top(node.module) in tops
+    ):
         inner = [f"{node.module}.{alias.name}" for alias in node.names]
         # `from package import module` uses the module; anything else may be in the package itself.
         modules = [name for name in inner if _path(name)]
         yield from modules if len(modules) == len(inner) else [node.module, *modules]
 
 
+def _top(module: str) -> str:
+    return module.split(".", 1)[0]
+
+
 @cache
 def _path(module: str) -> Path | None:
-    """The source file of a module; none if there is no such module or it is compiled."""
-    try:
-        spec = importlib.util.find_spec(module)
-    except (ModuleNotFoundError, ValueError):
+    """The source file of a module; none if there is no such module or it is compiled.
+
+    It is looked for below its top package: to be asked for it, Python would run what is above it.
+    """
+    top, *below = module.split(".")
+    spec = importlib.util.find_spec(top)
+    if spec is None:
         return None
-    path = Path(spec.origin) if spec and spec.origin else None
-    return path if path and path.suffix == ".py" else None
+    if not below:
+        places = [Path(spec.origin or "")]
+    elif spec.submodule_search_locations:
+        place = Path(spec.submodule_search_locations[0], *below)
+        places = [place / "__init__.py", place.with_name(f"{below[-1]}.py")]
+    else:
+        return None
+    return next((one for one in places if one.suffix == ".py" and one.is_file()), None)
 
 
 @cache

@@ -184,6 +184,14 @@ def test_a_version_is_new_when_something_that_is_used_changed(package, changed, 
     assert (version() != before) == new
 
 
+def test_no_module_is_run_to_be_found(package):
+    """What rows are listed by need not be installed, and would take seconds."""
+    (package / "a.py").write_text("from versioned.b import x\nimport versioned.e.z\n")
+    (package / "b.py").write_text("from versioned.c import x\nraise AssertionError('it was run')\n")
+    version()
+    assert not [name for name in sys.modules if name.startswith("versioned")]
+
+
 def test_a_version_is_new_when_the_core_was_built_from_other_sources(package, monkeypatch):
     before = version()
     monkeypatch.setattr("weir._core.__source__", "other")
