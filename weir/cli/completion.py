@@ -51,7 +51,7 @@ SHELLS = {"bash": _BASH, "fish": _FISH, "zsh": _ZSH}
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments."""
     parser.epilog = _EPILOG
-    parser.add_argument("shell", choices=SHELLS, help="the shell that the lines are for")
+    parser.add_argument("shell", choices=[*SHELLS], help="the shell that the lines are for")
     parser.add_argument(
         "word",
         nargs=argparse.REMAINDER,
