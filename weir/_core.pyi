@@ -515,6 +515,7 @@ class Calendar:
         paths: int | None = None,
         hold: Time | None = None,
         offer: str | None = None,
+        promised: bool = False,
     ) -> Decision:
         """Decides on a transfer.
 
@@ -536,6 +537,8 @@ class Calendar:
                 an epoch. Meanwhile the transfer has rates as if it had been admitted.
             offer: the name under which room was kept for it by `offer`. A request for no more than
                 that is not refused; after any other the room is given up.
+            promised: whether it was promised before and is only planned anew: it is then refused
+                for lack of room alone.
         """
     def offer(
         self,

@@ -235,9 +235,10 @@ impl Calendar {
 
     /// Decides on a transfer, to start at `start` or at once, of which no less than `least` is
     /// worth moving, over `paths` paths at most; the answer may wait for `hold`. `offer` is what
-    /// room was kept for it as.
+    /// room was kept for it as. One that was `promised` before is only planned anew.
     #[pyo3(signature = (now, id, source, destination, size, deadline, rate_max=None, *,
-                        start=None, least=None, weight=1, paths=None, hold=None, offer=None))]
+                        start=None, least=None, weight=1, paths=None, hold=None, offer=None,
+                        promised=false))]
     #[expect(clippy::too_many_arguments, reason = "Python callers name them")]
     fn submit(
         &mut self,
@@ -255,8 +256,10 @@ impl Calendar {
         paths: Option<usize>,
         hold: Option<Time>,
         offer: Option<&str>,
+        promised: bool,
     ) -> PyResult<Decision> {
-        let terms = Terms { hold: or_zero(hold), ..terms(start, least, weight, paths) };
+        let terms = terms(start, least, weight, paths);
+        let terms = Terms { hold: or_zero(hold), is_promised: promised, ..terms };
         let request = self.request(id, (source, destination), size, deadline, rate_max, terms)?;
         let offer = offer.map(FlowId::new);
         let outcome = py.detach(|| match &offer {

@@ -62,7 +62,8 @@ impl World {
         let hold =
             if size % 2 == 0 { Time::from_ns(share(scale.span_ns, 100)) } else { Time::ZERO };
         let paths = 1 + usize::try_from(size % 3).unwrap();
-        let terms = Terms { start: Time::from_ns(start), least, weight, hold, paths };
+        let start = Time::from_ns(start);
+        let terms = Terms { start, least, weight, hold, paths, ..Terms::default() };
         Some(Request { terms, ..plain })
     }
 

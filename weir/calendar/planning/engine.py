@@ -18,6 +18,7 @@ from weir._core import Calendar, Decision
 from weir.calendar.fast_record import changed, record
 from weir.calendar.records import Step
 from weir.calendar.timetable import Piece
+from weir.errors import BadInput
 
 # What a step takes to be read and taken again beside the engine's own time for it, and what each
 # flow does that it reports of.
@@ -35,7 +36,8 @@ class Wanted:
 
     `start_ns`, `least_bytes` and `hold_ns` are None, and `weight` is 1, where a request says
     nothing of them. A start and a weight are for policies that plan ahead; only these let answers
-    wait, and only these take more than one of `paths`.
+    wait, and only these take more than one of `paths`. What was `promised` before is planned anew:
+    it is refused for lack of room alone.
     """
 
     ends: tuple[str, str]
@@ -47,6 +49,7 @@ class Wanted:
     weight: int = 1
     hold_ns: int | None = None
     paths: int = 1
+    promised: bool = False
 
     def payload(self, identifier: str, offset_ns: int) -> dict[str, Any]:
         """The same as a step keeps it, in engine time."""
@@ -67,6 +70,8 @@ class Wanted:
             payload["hold"] = self.hold_ns
         if self.paths != 1:
             payload["paths"] = self.paths
+        if self.promised:
+            payload["promised"] = True
         return payload
 
 
@@ -136,6 +141,7 @@ class RecordedEngine:
         self._began_s = 0.0
         # What the paths can carry together that were asked for.
         self._fastest: dict[tuple[tuple[str, ...], ...], int] = {}
+        self._joined: dict[tuple[str, str], bool] = {}
         self._capacities = {link.name: link.capacity.bit_per_s for link in calendar.links()}
 
     @property
@@ -346,6 +352,17 @@ class RecordedEngine:
         earliest = self._calendar.earliest_by_links(*ends, size, limit, paths, offer=offer)
         return None if earliest is None else earliest.ns + self._offset_ns
 
+    def joins(self, ends: tuple[str, str]) -> bool:
+        """Whether the network has both nodes and a path between them."""
+        if ends not in self._joined:
+            try:
+                self._calendar.earliest_by_links(*ends, Bytes.from_count(1))
+            except BadInput:
+                self._joined[ends] = False
+            else:
+                self._joined[ends] = True
+        return self._joined[ends]
+
     def fastest_bps(self, paths: tuple[tuple[str, ...], ...], rate_max_bps: int | None) -> int:
         """More than this not even a flow alone on its paths could reach."""
         capacity_bps = self._fastest.get(paths)
@@ -430,8 +447,9 @@ def _asked(now_ns: int, payload: dict[str, Any]) -> tuple[list[Any], dict[str, A
         more["weight"] = payload["weight"]
     if "hold" in payload:
         more["hold"] = Time.from_ns(payload["hold"])
-    if "offer" in payload:
-        more["offer"] = payload["offer"]
+    for name in ("offer", "promised"):
+        if name in payload:
+            more[name] = payload[name]
     arguments = [
         Time.from_ns(now_ns),
         payload["id"],

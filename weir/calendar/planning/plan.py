@@ -32,6 +32,8 @@ DEADLINE_MAX_S = 10 * 366 * 86_400
 REFRESH_EVERY_NS = NS_PER_S // 20
 # What has no deadline that binds is planned for the end of time, so that it holds back nothing.
 VOID_PLAN_NS = 2**62
+# This part of the margin is kept for the last hash of what is planned again.
+KEPT_PART = 4
 NO_TIMETABLES: Mapping[str, Timetable] = {}
 
 
@@ -77,6 +79,8 @@ class Plan:
         self._keys = {(x.owner, x.idempotency_key): x.id for x in self.transfers.values()}
         self._replanned_ns: dict[str, int] = {}
         self._refreshed_ns = 0
+        # Until when the time is spent that there is for those that are behind.
+        self._spent_ns = 0
         # When each flow would end at its rate, by what was last known of it.
         self._ends_ns = Instants(self.rates)
         # When each transfer was last reported.
@@ -141,15 +145,23 @@ class Plan:
             return
         if not self._may_plan(now_ns, transfer):
             return
+        # Most of the margin is for what has happened to it by now.
+        if self._plan(outcome, now_ns, transfer, self._latest_plan_ns(transfer)):
+            return
         if self._make_way(outcome, now_ns, [transfer]) and self._plan(outcome, now_ns, transfer):
             return
         verdict = self._ask(now_ns, transfer.id, transfer, transfer.deadline_ns - self._margin_ns)
         if verdict.earliest_ns is not None:
             self._plan(outcome, now_ns, transfer, verdict.earliest_ns)
 
+    def _latest_plan_ns(self, transfer: Transfer) -> int:
+        """The latest that a plan may end for its deadline to hold."""
+        return transfer.deadline_ns - self._margin_ns // KEPT_PART
+
     def _may_plan(self, now_ns: int, transfer: Transfer) -> bool:
-        """Whether the policy can hold capacity for it already."""
-        return self._plans_ahead or now_ns >= (transfer.start_ns or 0)
+        """Whether the policy can hold capacity for it already, and the network carries it."""
+        is_time = self._plans_ahead or now_ns >= (transfer.start_ns or 0)
+        return is_time and self.engine.joins((transfer.source, transfer.destination))
 
     def _drop(self, outcome: Outcome, now_ns: int, transfer: Transfer) -> None:
         """Gives back the capacity of a transfer that can no longer use it in time."""

@@ -18,6 +18,8 @@ from weir.calendar.timetable import Timetable, check
 # A flow without capacity is tried again this often, and so is one that is planned too late.
 REPLAN_EVERY_NS = NS_PER_S
 REGAIN_EVERY_NS = 10 * NS_PER_S
+# So many of those on a link that is to carry more or less are tried at once.
+REGAINED_MAX = 20
 # The engine is told at least so often what links carry, that it may know the days ahead.
 DAY_NS = 86_400 * NS_PER_S
 # On a link of which half is free nobody waits for the epoch, if no epoch was so shortly before.
@@ -195,8 +197,11 @@ class Planner(Trials):
         self._capacity_due_ns[link] = min(ends_ns, now_ns + DAY_NS)
         self._release(outcome, now_ns, self._offers.on([link]))
         self._rates(outcome, now_ns, self.engine.set_capacity(now_ns, link, pieces, rest_bps))
-        crossing = self._crossing.get(link, ())
-        self._risks(outcome, now_ns, [self.transfers[x] for x in sorted(crossing)])
+        crossing = [self.transfers[x] for x in sorted(self._crossing.get(link, ()))]
+        lost = [x for x in crossing if self._has_lost(x) and self._has_time(now_ns, x)]
+        for transfer in sorted(lost, key=lambda x: (x.deadline_ns, x.id))[:REGAINED_MAX]:
+            self._regain(outcome, now_ns, self.transfers[transfer.id])
+        self._risks(outcome, now_ns, [self.transfers[x.id] for x in crossing])
 
     def readmit(self, now_ns: int) -> Outcome:
         """Asks a fresh engine for every active transfer again, earliest deadline first.
@@ -255,9 +260,13 @@ class Planner(Trials):
                 self._event(outcome, now_ns, "elephant-over", None, data)
         return outcome
 
+    def _has_time(self, now_ns: int, transfer: Transfer) -> bool:
+        """Whether its deadline binds and a plan may still end in time."""
+        return not transfer.is_unbound and now_ns < transfer.deadline_ns - self._margin_ns
+
     def _may_regain(self, now_ns: int, transfer: Transfer) -> bool:
         """Whether a promise that was given up may be kept after all, since capacity came free."""
-        if transfer.is_unbound or now_ns >= transfer.deadline_ns - self._margin_ns:
+        if not self._has_time(now_ns, transfer):
             return False
         tried_ns = self._replanned_ns.get(transfer.id, 0)
         return now_ns - tried_ns >= REGAIN_EVERY_NS and self._freed_ns > tried_ns

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from weir.calendar.clock import format_instant
 from weir.calendar.fast_record import changed, record
-from weir.calendar.planning.risks import Risks
+from weir.calendar.planning.late import Late
 from weir.calendar.planning.wire import left_bytes
 from weir.calendar.problem import not_found
 from weir.calendar.records import Outcome, Transfer
@@ -23,7 +23,7 @@ class Report:
     finished_ago_ns: int = 0
 
 
-class Reports(Risks):
+class Reports(Late):
     """A plan that follows what is really moved, and ends."""
 
     def cancel(self, now_ns: int, identifier: str) -> Outcome:
@@ -180,6 +180,8 @@ class Reports(Risks):
                 behind = self._behind(now_ns, behind)
             if behind and self._make_way(outcome, now_ns, behind):
                 self._report_remaining(outcome, now_ns, remaining)
+                behind = self._behind(now_ns, behind)
+            self._catch_up(outcome, now_ns, [self.transfers[x.id] for x in behind])
         # As a rule all are on time, and nothing has changed that since.
         known = () if on_time else None
         self._risks(outcome, now_ns, [self.transfers[x.id] for x in moved], known)

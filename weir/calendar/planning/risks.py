@@ -80,6 +80,8 @@ class Risks(Plan):
         if transfer.state == "waiting":
             # Nothing is promised of it yet.
             return ""
+        if not transfer.planned and not self.engine.joins((transfer.source, transfer.destination)):
+            return f"no links join {transfer.source} and {transfer.destination} in this network"
         if transfer.state == "scheduled":
             # Whether its agents are there counts once it starts.
             return "" if transfer.planned else "no capacity is held for it before its start"

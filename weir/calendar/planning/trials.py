@@ -105,14 +105,19 @@ class Trials(Answers, Reports):
         self._end(outcome, now_ns, transfer)
         sizes = (transfer.declared_bytes, transfer.size_bytes)
         declared, true = (Bytes.from_count(x) for x in sizes)
-        detail = f"it has {true}, where {declared} were declared"
-        nothing = Verdict(False, 0, (), {}, None, None, None, None)
-        refusal = self._refusal(
-            now_ns, nothing, asked_again(transfer), (None, 0), CounterOffer(None)
-        )
-        refusal.detail, refusal.hint = detail, "submit it again with its true size"
-        self._turn_away(outcome, now_ns, transfer, refusal)
+        why = f"it has {true}, where {declared} were declared"
+        self._decline(outcome, now_ns, transfer, why, "submit it again with its true size")
         self._rates(outcome, now_ns, changes)
+
+    def _decline(
+        self, outcome: Outcome, now_ns: int, transfer: Transfer, why: str, hint: str
+    ) -> None:
+        """Says no to what waits for its answer, for a reason of its own and not of the links."""
+        nothing = Verdict(False, 0, (), {}, None, None, None, None)
+        asked = asked_again(transfer)
+        refusal = self._refusal(now_ns, nothing, asked, (None, 0), CounterOffer(None))
+        refusal.detail, refusal.hint = why, hint
+        self._turn_away(outcome, now_ns, transfer, refusal)
 
     def _grown(self, outcome: Outcome, now_ns: int, transfer: Transfer) -> None:
         """What waits for its answer waits on, with all that is left of it."""
@@ -127,6 +132,10 @@ class Trials(Answers, Reports):
     def _ask_again(self, outcome: Outcome, now_ns: int, transfers: Iterable[Transfer]) -> None:
         """Asks a fresh engine for those that wait for their answers, by the same time."""
         for transfer in transfers:
+            if not self.engine.joins((transfer.source, transfer.destination)):
+                why = "no links join its hosts in this network any more"
+                self._decline(outcome, now_ns, transfer, why, "ask for hosts that it has")
+                continue
             plan_ns = transfer.deadline_ns - self._margin_ns
             verdict = self._ask(now_ns, transfer.id, transfer, plan_ns)
             if verdict.refused:

@@ -47,6 +47,7 @@ def wanted_of(now_ns: int, asked: Submission | Transfer, plan_ns: int) -> Wanted
         asked.weight,
         _hold_ns(now_ns, asked),
         asked.paths_max,
+        promised=isinstance(asked, Transfer) and asked.answer_ns is None,
     )
 
 

@@ -245,8 +245,7 @@ class Keeper:
             engine = RecordedEngine(calendar, last_step, offset_ns, learns=settings.plans_ahead)
         now_ns = self.clock.now_ns()
         if fresh:
-            # A deadline that the clock's step has moved away may have been told to be missed.
-            transfers = [replace(x, missed=x.missed and x.deadline_ns < now_ns) for x in transfers]
+            transfers = [_unplanned(x, now_ns) for x in transfers]
         planner = Planner(
             engine,
             transfers,
@@ -304,6 +303,13 @@ class Keeper:
             log.warning("the stored plan does not match the transfers; planning anew")
             return None
         return engine
+
+
+def _unplanned(transfer: Transfer, now_ns: int) -> Transfer:
+    """A transfer that is to be planned anew, maybe in a network without the links that it took."""
+    # A deadline that the clock's step has moved away may have been told to be missed.
+    missed = transfer.missed and transfer.deadline_ns < now_ns
+    return replace(transfer, planned=False, path=(), paths=(), missed=missed)
 
 
 def packed(state: str) -> str:

@@ -82,12 +82,23 @@ pub struct Terms {
     /// Over how many paths it may be sent at most, the shortest ones that the calendar knows; not
     /// zero. Only Weir's own policy knows more than one.
     pub paths: usize,
+    /// Whether it was promised before and is only planned anew: whether its place is worth more to
+    /// others was asked then. Only Weir's own policy asks that.
+    pub is_promised: bool,
 }
 
 impl Default for Terms {
-    /// At once, all or nothing, worth as much as any other, answered at once, over all paths.
+    /// At once, all or nothing, worth as much as any other, answered at once, over all paths, asked
+    /// for the first time.
     fn default() -> Self {
-        Self { start: Time::ZERO, least: None, weight: 1, hold: Time::ZERO, paths: usize::MAX }
+        Self {
+            start: Time::ZERO,
+            least: None,
+            weight: 1,
+            hold: Time::ZERO,
+            paths: usize::MAX,
+            is_promised: false,
+        }
     }
 }
 

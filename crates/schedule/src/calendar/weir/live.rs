@@ -267,7 +267,8 @@ impl Weir {
         let lacking: Nanobits = flow.unkept();
         self.prices.pass(Time::from_ns(self.clock));
         let wanted = self.wanted(&again, &flow, first, lacking);
-        let is_worthy = self.judge(&wanted, &flow, first, lacking).is_none();
+        let is_worthy =
+            again.terms.is_promised || self.judge(&wanted, &flow, first, lacking).is_none();
         flow.release(&mut self.timetable);
         is_worthy && lacking == 0
     }

@@ -230,7 +230,9 @@ impl Weir {
         let paths = flow.paths.clone();
         let first = self.draft(&mut flow);
         let mut lacking = flow.unkept();
-        if let Some(link) = self.unworthy(request, &flow, first, lacking) {
+        if !request.terms.is_promised
+            && let Some(link) = self.unworthy(request, &flow, first, lacking)
+        {
             flow.release(&mut self.timetable);
             return self.refuse(request, &paths, Reason::Worth { link });
         }

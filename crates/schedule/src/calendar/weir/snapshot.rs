@@ -279,8 +279,8 @@ impl Weir {
                 start: Time::from_ns(flow.start),
                 least,
                 weight: flow.weight,
-                hold: Time::ZERO,
                 paths: flow.paths.len(),
+                ..Terms::default()
             },
         };
         request.check_terms()?;

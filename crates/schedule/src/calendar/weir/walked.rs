@@ -298,6 +298,7 @@ fn asked(calendar: &Weir, number: usize, (_, size, span, more): Step) -> Request
             weight: 1 + u32::try_from(size % 4).unwrap(),
             hold: Time::from_ns(if span % 4 == 0 { SECOND } else { 0 }),
             paths: 1 + at(more),
+            ..Terms::default()
         },
     }
 }
