@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     # Only here, so that `weir ops --help` need not wait for numpy.
     from studies.training import beyond, out_of_distribution
     from studies.training.grid import SEEMING, USUAL_BBR, grid
-    from studies.training.train import COUNT_UNKNOWN, FOLDER, FURTHER_BBR, simulated
+    from studies.training.train import COUNT_UNKNOWN, FOLDER, FURTHER_BBR, is_learned, simulated
     from weir.congestion.classify.recogniser import SHIPPED, Recogniser
 
     recogniser = Recogniser.load(args.recogniser or SHIPPED)
@@ -47,6 +47,10 @@ def run(args: argparse.Namespace) -> int:
         place, share = args.folder or FOLDER, args.beyond / COUNT_UNKNOWN
         recordings = list(simulated(args.beyond, args.seed, place, of_further=share))
         kinds = {
+            "to be known": [one for one in recordings if is_learned(one)],
+            "elsewhere": [one for one in recordings if not is_learned(one)],
+        }
+        kinds |= {
             ranges.name: [
                 fast
                 for fast, _ in grid(
@@ -57,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
         }
         lines = chain(
             beyond.report(recogniser, recordings, args.seed),
-            beyond.seeming(recogniser, kinds, args.seed),
+            beyond.answered(recogniser, kinds, args.seed),
         )
     else:
         lines = out_of_distribution.report(recogniser, args.count, args.paths)

@@ -20,8 +20,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--count",
         type=int,
         metavar="N",
-        help="usual paths to simulate (1102; 114 with --unknown-only, 38 with --bbr-only, "
-        "1600 of any kind with --kinds-only)",
+        help="usual paths to simulate (1102; 114 with --unknown-only, 38 with --bbr-only; slow "
+        "ones with --wide-only, 1600 of any kind with --kinds-only)",
     )
     parser.add_argument("--seed", type=int, metavar="N", help="seed of paths and of learning (1)")
     parser.add_argument(
@@ -51,6 +51,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         const="bbr",
         dest="part",
         help="likewise, only where what it takes for BBR is unknown",
+    )
+    part.add_argument(
+        "--wide-only",
+        action="store_const",
+        const="wide",
+        dest="part",
+        help="likewise, only the second opinion, of a wide range of paths",
     )
     part.add_argument(
         "--kinds-only",

@@ -17,7 +17,8 @@ from studies.training.grid import grid
 from studies.training.train import COUNT, DRAWS, FOLDER, SEED
 from weir.congestion.classify.classes import BACKGROUNDS, SIX_LABELS
 from weir.congestion.classify.features import Values
-from weir.congestion.classify.recogniser import UNUSUAL, Recogniser
+from weir.congestion.classify.opinions import UNUSUAL
+from weir.congestion.classify.recogniser import Recogniser
 from weir.congestion.classify.warping import KnnIndex
 from weir.congestion.cycle.probing import is_sure, looks
 from weir.congestion.recordings import NetworkPath, Recording, load

@@ -16,7 +16,8 @@ from studies.training.examples import cut
 from studies.training.kinds import grid
 from studies.training.train import FOLDER, SEED
 from studies.training.train_kinds import DRAWS, LABELS, kinds_of
-from weir.congestion.classify.recogniser import UNUSUAL, Recogniser
+from weir.congestion.classify.opinions import UNUSUAL
+from weir.congestion.classify.recogniser import Recogniser
 from weir.congestion.recordings import Recording
 
 COUNT = 384

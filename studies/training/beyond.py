@@ -2,8 +2,7 @@
 
 `weir ops assess-unknown` prints it: for each level of the p-value below which a window is unknown,
 how much of what is to be known is called so, and of the rest, what is misread and what is not. To
-be misread is to be wrong in whether BBR is there. What is taken for BBR follows by kind of path,
-for there mistakes harm others.
+be misread is to be wrong in whether BBR is there. What is said of that follows by kind of path.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +14,8 @@ from studies.training.examples import has_bbr, misread, side
 from studies.training.grid import streams_of
 from studies.training.train import SEED, is_learned
 from weir.congestion.classify.classes import WITH_BBR
-from weir.congestion.classify.recogniser import UNUSUAL, Recogniser
+from weir.congestion.classify.opinions import UNUSUAL
+from weir.congestion.classify.recogniser import Recogniser
 from weir.congestion.recordings import Recording
 
 LEVELS = (0.002, 0.005, 0.01, 0.02, 0.03, 0.04, 0.05, 0.1, 0.2)
@@ -74,33 +74,33 @@ def report(recogniser: Recogniser, recordings: Sequence[Recording], seed: int) -
         yield from _regions(answers)
 
 
-def seeming(
+def answered(
     recogniser: Recogniser, kinds: Mapping[str, Sequence[Recording]], seed: int
 ) -> Iterator[str]:
-    """Lines of Markdown: what is taken for BBR, rightly and wrongly, by kind of path.
+    """Lines of Markdown: what is said whether BBR is there, by kind of path.
 
     Args:
         recogniser: that is asked.
         kinds: recordings from the simulator.
         seed: of their grids, as for `report`.
     """
-    lengths = recogniser.seconds
-    yield "\nWindows without BBR: % taken for BBR, and % so and called known; with BBR: likewise:\n"
-    yield "| paths |" + "".join(
-        f" without, {s} s | taken for BBR | and known | with, {s} s | taken for BBR | and known |"
-        for s in lengths
+    yield "\nIs BBR there? % of windows, and % of those without it that are surely taken for it:\n"
+    yield (
+        "| paths | s | windows | right and known | unknown | wrong and known "
+        "| without BBR | surely taken for it |"
     )
-    yield "|---|" + "---|---|---|---|---|---|" * len(lengths)
+    yield "|---|" + "---|" * 7
     for name, recordings in kinds.items():
-        cells = []
-        for seconds in lengths:
+        for seconds in recogniser.seconds:
             found = Answers.of(recogniser, _tested(recordings, seed), seconds)
-            taken = has_bbr(found.shares)
-            sure = taken & (found.usual >= UNUSUAL)
-            there = taken != misread(found.shares, found.truth)
-            for those in (~there, there):
-                cells += [str(those.sum()), _share(taken[those]), _share(sure[those])]
-        yield f"| {name} |" + "".join(f" {cell} |" for cell in cells)
+            known, taken = found.usual >= UNUSUAL, has_bbr(found.shares)
+            wrong = misread(found.shares, found.truth)
+            without = taken == wrong
+            cells = map(_share, (known & ~wrong, ~known, known & wrong))
+            yield (
+                f"| {name} | {seconds} | {len(wrong)} | {' | '.join(cells)} "
+                f"| {without.sum()} | {_share((known & taken)[without])} |"
+            )
 
 
 def _regions(every: Mapping[int, Answers]) -> Iterator[str]:

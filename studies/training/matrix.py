@@ -15,7 +15,8 @@ from studies.training.examples import side
 from studies.training.grid import grid, idle
 from studies.training.train import COUNT, FILES, FOLDER, SEED, STRIDES_S, train
 from weir.congestion.classify.classes import SIX_LABELS
-from weir.congestion.classify.recogniser import UNUSUAL, Recogniser
+from weir.congestion.classify.opinions import UNUSUAL
+from weir.congestion.classify.recogniser import Recogniser
 from weir.congestion.recordings import KERNEL_HELD_OUT, Recording, load
 
 _HEAD = (

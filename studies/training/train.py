@@ -4,6 +4,7 @@
     weir ops train own.npz --count 5000                  # another, from a larger grid
     weir ops train --unknown-only                        # anew is only what is called unknown
     weir ops train --bbr-only                            # anew is only where BBR is doubted
+    weir ops train --wide-only                           # anew is only the second opinion
     weir ops train --kinds-only                          # anew is only of what kind it is
     weir ops train own.npz --recordings mine.npz         # from other recordings of the kernel's
 
@@ -12,6 +13,7 @@ What was simulated is kept in `out/recognition` and not simulated again. Learnin
 one version of scikit-learn to the bit.
 """
 
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -48,6 +50,7 @@ from studies.training.kinds import grid as kinds_grid
 from studies.training.perceptrons import as_saved, perceptron, temperature
 from studies.training.surrogates import delayed, surrogates
 from studies.training.train_kinds import with_kinds
+from studies.training.train_wide import COUNT_IDLE, FURTHER_WIDE, with_wide
 from weir import _core, extras
 from weir.congestion.classify.classes import ALL_LABELS
 from weir.congestion.classify.features import Values, features
@@ -75,13 +78,14 @@ FURTHER_BBR = {USUAL_BBR: 304, MANY_STREAMS: 456, DEEP_QUEUES: 304, SHORT_PATHS:
 """The same of those from which the doubt about BBR is learned."""
 COUNT_KINDS = 1600
 """Recordings of the grid of kinds, which are learned after everything else or alone."""
-Part: TypeAlias = Literal["all", "unknown", "bbr", "kinds"]
-"""What is learned: everything, what is unknown, where what is taken for BBR only seems so, or of
-what kind it is."""
+Part: TypeAlias = Literal["all", "unknown", "bbr", "wide", "kinds"]
+"""What is learned: everything, what is unknown, where what is taken for BBR only seems so, the
+second opinion, or of what kind it is."""
 COUNTS: Mapping[Part, int] = {
     "all": COUNT,
     "unknown": COUNT_UNKNOWN,
     "bbr": COUNT_BBR,
+    "wide": FURTHER_WIDE[WIDE_SLOW],
     "kinds": COUNT_KINDS,
 }
 FURTHERS: Mapping[Part, Mapping[Ranges, int]] = {
@@ -89,7 +93,12 @@ FURTHERS: Mapping[Part, Mapping[Ranges, int]] = {
     "unknown": FURTHER,
     "bbr": FURTHER_BBR,
 }
-_PARTS: Mapping[Part, str] = {"unknown": "unknown", "bbr": "taken for BBR", "kinds": "of a kind"}
+_PARTS: Mapping[Part, str] = {
+    "unknown": "unknown",
+    "bbr": "taken for BBR",
+    "wide": "on a wide range of paths",
+    "kinds": "of a kind",
+}
 LEARNED = (USUAL,)
 """Recordings of these are learned from; others show what is to be called unknown."""
 SEED = 1
@@ -172,7 +181,8 @@ def train(
             if part != "unknown":
                 model = unmasking(model, learned, held, RATE_HZ, seed, strange)
             models[seconds] = model
-    return Recogniser(RATE_HZ, ALL_LABELS, models, provenance, kept.kinds if kept else ())
+    kinds, wide = (kept.kinds, kept.wide) if kept else ((), {})
+    return Recogniser(RATE_HZ, ALL_LABELS, models, provenance, kinds, wide)
 
 
 def examples(recordings: Sequence[Recording], seconds: int, stride_s: float, seed: int) -> Examples:
@@ -351,7 +361,8 @@ def make(
 
     Args:
         out: where to; another recogniser there is replaced.
-        count: recordings of the usual paths; None for as many as were used for the shipped one.
+        count: recordings of the usual paths, or for the second opinion of the slow ones of a wide
+            range; None for as many as were used for the shipped one.
         seed: of the grid and of learning.
         files: of recordings, to learn from as well.
         folder: where the grid is kept.
@@ -385,9 +396,15 @@ def make(
             assert kept, "of which a part is learned anew"
             found = _of_kinds(kept, count, others, seed, folder, progress)
             found.provenance = about
+        elif part == "wide":
+            assert kept, "likewise"
+            found = _of_wide(kept, count, others, seed, folder, progress)
+            found.provenance = about
         else:
             found = _of_everybody(count, others, seed, folder, progress, about, kept, part)
         if part == "all":
+            slow = round(count / COUNT * COUNTS["wide"])
+            found = _of_wide(found, slow, others, seed, folder, progress)
             found = _of_kinds(found, COUNT_KINDS, others, seed, folder, progress)
         found.save(out)
     except OSError as error:
@@ -410,6 +427,23 @@ def _of_everybody(
     for one in simulated(count, seed, folder, progress, further=FURTHERS[part]):
         (recordings if is_learned(one) else beyond).append(one)
     return train(recordings, seed, progress, provenance, beyond, kept, part)
+
+
+def _of_wide(
+    kept: Recogniser,
+    count: int,
+    others: Sequence[Recording],
+    seed: int,
+    folder: Path,
+    progress: Callable[[str], None],
+) -> Recogniser:
+    """Learns the second opinion, likewise."""
+    recordings = [*idle(COUNT_IDLE, seed), *others]
+    for ranges, many in FURTHER_WIDE.items():
+        some = math.ceil(many * count / COUNTS["wide"])
+        tell = partial(_tell, progress, f"of {some} of {ranges.name} paths simulated")
+        recordings += [fast for fast, _ in grid(some, seed, folder, tell, ranges)]
+    return with_wide(kept, recordings, seed, progress)
 
 
 def _of_kinds(

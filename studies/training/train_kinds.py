@@ -83,7 +83,14 @@ def with_kinds(
         with extras.load("threadpoolctl").threadpool_limits(1):
             models[seconds] = telling_kinds(model, learned, held, recogniser.rate_hz, seed)
     names = [kind.label for kind in KINDS]
-    return Recogniser(recogniser.rate_hz, recogniser.labels, models, recogniser.provenance, names)
+    return Recogniser(
+        recogniser.rate_hz,
+        recogniser.labels,
+        models,
+        recogniser.provenance,
+        names,
+        recogniser.wide,
+    )
 
 
 def telling_kinds(

@@ -94,12 +94,21 @@ def test_an_older_file_loads_answers_as_before_and_says_nothing_of_kinds(recogni
     assert Recogniser.load(tmp_path / "again.npz").of_series(window) == before
 
 
+def first_alone(monkeypatch, usual):
+    """The first opinion is the only one, and knows what it hears or does not."""
+    opinions = Recogniser.opinions
+
+    def of_first(*asked):
+        return replace(opinions(*asked), usual=np.array([usual]), second=None)
+
+    monkeypatch.setattr(Recogniser, "opinions", of_first)
+
+
 def test_what_is_unknown_stays_so_and_nothing_is_said_of_its_kind(recogniser, monkeypatch):
     window = next(
         one for seed in range(4) if recogniser.of_series(one := beside(["bbr3"], seed)).kind
     )
-    judge = Recogniser.judge
-    monkeypatch.setattr(Recogniser, "judge", lambda *said: (judge(*said)[0], np.array([0.0])))
+    first_alone(monkeypatch, 0.0)
     found = recogniser.of_series(window)
     assert (found.known, found.kinds, found.kind) == (False, {}, None)
     assert found.why.startswith("unknown")
@@ -133,8 +142,7 @@ def test_beside_a_stream_of_our_own_only_what_sounds_the_same_there_is_said(
     shares = np.zeros((1, 1 + len(recogniser.kinds)))
     shares[0, 1 + recogniser.kinds.index(kind)] = 1.0
     monkeypatch.setattr(Recogniser, "judge_kinds", lambda *_: shares)
-    judge = Recogniser.judge
-    monkeypatch.setattr(Recogniser, "judge", lambda *said: (judge(*said)[0], np.array([1.0])))
+    first_alone(monkeypatch, 1.0)
     found = recogniser.beside(samples(beside(["cubic"], 1)), own)
     assert found.known
     assert found.kind == (kind if is_said else None)

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from studies.training import beyond, grid, out_of_distribution, perceptrons, train_kinds
+from studies.training import beyond, grid, out_of_distribution, perceptrons, train_kinds, train_wide
 from studies.training import train as training
 from studies.training.assess import Answers, calibration_error, probings
 from studies.training.examples import cut, misread, side, stretched
@@ -20,6 +20,7 @@ from studies.training.grid import (
     SEEMING,
     USUAL,
     WIDE,
+    WIDE_SLOW,
     background,
     draw_path,
     setting,
@@ -36,9 +37,11 @@ from weir.congestion.classify.classes import (
     CLASSES,
     SEVERAL,
     SIX_LABELS,
+    WITH_BBR,
 )
 from weir.congestion.classify.features import features, filled
-from weir.congestion.classify.recogniser import SHIPPED, UNUSUAL, Recogniser
+from weir.congestion.classify.opinions import UNUSUAL, Opinions
+from weir.congestion.classify.recogniser import SHIPPED, Recogniser
 from weir.congestion.recordings import (
     KERNEL,
     KERNEL_HELD_OUT,
@@ -271,23 +274,76 @@ def test_beside_bursts_of_our_own_nothing_is_said(recogniser):
     assert "bursts" in found.why
 
 
+def said(label, usual=1.0, second=None, usual_too=1.0):
+    """Opinions on one window: one label alone, or a share of `B1-C0` beside `B0-C1`."""
+    labels = list(ALL_LABELS)
+
+    def shares(of):
+        found = np.zeros((1, len(labels)))
+        if isinstance(of, str):
+            found[0, labels.index(of)] = 1.0
+        else:
+            found[0, labels.index("B1-C0")], found[0, labels.index("B0-C1")] = of, 1 - of
+        return found
+
+    with_bbr = [label in WITH_BBR for label in labels]
+    first = shares(label)
+    second = None if second is None else shares(second)
+    bbr_too = np.zeros(0) if second is None else second[:, with_bbr].sum(axis=1)
+    return Opinions(
+        *(first, first[:, with_bbr].sum(axis=1), np.array([usual])),
+        *(second, bbr_too, np.array([usual_too])),
+    )
+
+
 @pytest.mark.parametrize(
     ("label", "own", "is_known"),
     [("B1-C1", "cubic", False), ("B1-C0", "bbr", True), ("C1-C1", "cubic", True)],
 )
-def test_on_paths_shorter_than_any_learned_from_no_other_bbr_is_believed_in(
+def test_on_paths_shorter_than_usual_the_first_opinion_is_believed_in_no_other_bbr(
     recogniser, monkeypatch, label, own, is_known
 ):
     """Whatever is heard there; the queue was empty once, before the last five seconds."""
-    heard = np.array([[float(one == label) for one in recogniser.labels]])
-    monkeypatch.setattr(Recogniser, "judge", lambda *_: (heard, np.ones(1)))
     shortest_ms = 1e3 * USUAL.rtts_s[0]
-    for least_ms, is_usual in ((shortest_ms, True), (shortest_ms - 0.1, False)):
-        seen = samples([least_ms, *[25.0] * 8 * HZ])
-        found = recogniser.beside(seen, own)
-        assert found.known == (is_usual or is_known)
-        assert found.known or "9.9 ms are shorter than any" in found.why
-        assert recogniser.recognise(seen).known == (is_usual or label == "C1-C1")
+    for second in (None, 0.6):  # neither is the second one sure
+        monkeypatch.setattr(Recogniser, "opinions", lambda *_, of=second: said(label, second=of))
+        for least_ms, is_usual in ((shortest_ms, True), (shortest_ms - 0.1, False)):
+            seen = samples([least_ms, *[25.0] * 8 * HZ])
+            found = recogniser.beside(seen, own)
+            assert found.known == (is_usual or is_known)
+            assert found.known or "9.9 ms are too short" in found.why
+            assert recogniser.recognise(seen).known == (is_usual or label == "C1-C1")
+
+
+@pytest.mark.parametrize(
+    ("first", "usual", "second", "usual_too", "bbr", "known"),
+    [
+        (0.0, 1.0, 0.3, 1.0, 0.0, True),  # both know, and agree
+        (1.0, 1.0, 0.9, 1.0, 1.0, True),
+        (0.9, 0.0, 0.1, 1.0, 0.1, True),  # only the second knows, and is sure
+        (0.1, 0.0, 0.9, 1.0, 0.9, True),
+        (0.1, 0.0, 0.8, 1.0, 0.1, False),  # or not sure enough of BBR
+        (0.9, 0.0, 0.25, 1.0, 0.9, False),  # or that there is none
+        (0.9, 0.0, 0.1, 0.0, 0.9, False),  # or knows nothing either
+        (0.9, 1.0, 0.3, 1.0, 0.9, False),  # the first holds what it may be none for BBR
+        (0.9, 1.0, 0.1, 1.0, 0.1, True),
+        (0.9, 1.0, 0.1, 0.0, 0.9, False),
+        (0.1, 1.0, 0.8, 1.0, 0.1, False),  # or BBR for none
+        (0.1, 1.0, 0.9, 1.0, 0.9, True),
+    ],
+)
+def test_the_second_opinion_counts_where_the_first_knows_nothing_or_is_doubted(
+    recogniser, monkeypatch, first, usual, second, usual_too, bbr, known
+):
+    opinions = said(first, usual, second, usual_too)
+    monkeypatch.setattr(Recogniser, "opinions", lambda *_: opinions)
+    found = recogniser.of_series(np.full(5 * HZ, 40.0))
+    assert (found.bbr, found.known) == (pytest.approx(bbr), known)
+    shares, p_values = recogniser.judge(np.full((1, 5 * HZ), 40.0), 5)
+    assert shares[0].tolist() == list(found.probabilities.values())
+    assert (p_values[0] >= UNUSUAL) == known
+    # Only the first has learned of kinds.
+    assert bool(found.kinds) == (known and bbr == first)
 
 
 def test_the_longest_window_that_fits_is_looked_at(recogniser):
@@ -439,6 +495,9 @@ def small(monkeypatch):
     monkeypatch.setattr(perceptrons, "EPOCHS", 3)
     monkeypatch.setattr(train_kinds, "DRAWS", 1)
     monkeypatch.setattr(train_kinds, "MEMBERS", 1)
+    monkeypatch.setattr(train_wide, "DRAWS", 1)
+    monkeypatch.setattr(train_wide, "MEMBERS", 1)
+    monkeypatch.setattr(training, "COUNT_IDLE", 20)
     asked = []
 
     def made(count, seed, folder, progress, ranges):
@@ -461,6 +520,12 @@ def small(monkeypatch):
     return asked
 
 
+def wide_range(slow):
+    """How many recordings of each grid, where there are so many of slow paths."""
+    share = slow / train_wide.FURTHER_WIDE[WIDE_SLOW]
+    return [(one, math.ceil(share * many)) for one, many in train_wide.FURTHER_WIDE.items()]
+
+
 def kernels(number=1, **changes):
     """As a collection would have them."""
     plain = {"source": "kernel", "seed": number, "rate_hz": float(HZ)}
@@ -477,6 +542,9 @@ def test_a_recogniser_is_made_by_a_command(tmp_path, capsys, small):
     assert "36 of 36 of usual paths simulated" in told.err
     further = training.FURTHERS["all"]
     others = [(ranges.name, many, 3, tmp_path) for ranges, many in further.items()]
+    # The second opinion is learned from as many more as there are usual ones.
+    more = round(36 / training.COUNT * train_wide.FURTHER_WIDE[WIDE_SLOW])
+    others += [(ranges.name, many, 3, tmp_path) for ranges, many in wide_range(more)]
     assert small == [("usual", 36, 3, tmp_path), *others]
     made = Recogniser.load(out)
     core = _core.__source__
@@ -500,9 +568,9 @@ def test_what_is_unknown_is_learned_anew_alone(tmp_path, capsys, small):
     assert main([*words, "--seed", "2", "--unknown-only"]) == 0
     after = Recogniser.load(out)
     windows = cut(recordings(), SIX_LABELS, HZ, 5, 5, 1).windows
-    (shares, usual), (same, others) = (one.judge(windows, 5) for one in (before, after))
-    assert (shares == same).all()
-    assert (usual != others).any()
+    first, then = (one.opinions(windows, 5) for one in (before, after))
+    assert (first.shares == then.shares).all()
+    assert (first.usual != then.usual).any()
     # What else is unlike anything stays so.
     for of in ("distances", "suspicions"):
         assert (getattr(before.models[5], of) == getattr(after.models[5], of)).all()
@@ -542,6 +610,48 @@ def test_each_part_is_learned_anew_alone_and_says_from_what(tmp_path, small):
             f"unknown: {grid_of.format(2)}",
         )
     )
+
+
+def test_the_second_opinion_is_learned_anew_alone(tmp_path, small):
+    out = tmp_path / "made.npz"
+    words = ["ops", "train", str(out), "--count", "36", "--folder", str(tmp_path), "--recordings"]
+    assert main(words) == 0
+    before = Recogniser.load(out)
+    small.clear()
+    assert main([*words, "--seed", "2", "--wide-only"]) == 0
+    assert small == [(one.name, many, 2, tmp_path) for one, many in wide_range(36)]
+    after = Recogniser.load(out)
+    windows = cut(recordings(), SIX_LABELS, HZ, 5, 5, 1).windows
+    first, then = (one.opinions(windows, 5) for one in (before, after))
+    assert (first.shares == then.shares).all()
+    assert (first.usual == then.usual).all()
+    assert (first.second != then.second).any()
+    assert before.kinds == after.kinds != ()
+    assert (before.judge_kinds(windows, 5) == after.judge_kinds(windows, 5)).all()
+    assert after.provenance == f"{before.provenance}; what is on a wide range of paths: " + (
+        f"grid of 36, seed 2, by core {_core.__source__}; recordings []"
+    )
+    # Learned anew otherwise, it keeps the second opinion.
+    assert main([*words, "--unknown-only"]) == 0
+    assert main([*words, "--kinds-only"]) == 0
+    last = Recogniser.load(out).opinions(windows, 5)
+    assert (then.second == last.second).all()
+    assert (then.usual_too == last.usual_too).all()
+
+
+def test_a_file_without_a_second_opinion_gives_the_first(recogniser, tmp_path):
+    with np.load(SHIPPED) as held:
+        arrays = dict(held)
+    about = json.loads(str(arrays["about"]))
+    del about["wide"]
+    arrays["about"] = np.array(json.dumps(about | {"version": 2}))
+    np.savez(tmp_path / "older.npz", **arrays)
+    older = Recogniser.load(tmp_path / "older.npz")
+    windows = np.stack([idle(seed, 5) for seed in range(3)])
+    opinions = recogniser.opinions(windows, 5)
+    assert (older.judge(windows, 5)[0] == opinions.shares).all()
+    older.save(tmp_path / "again.npz")
+    assert Recogniser.load(tmp_path / "again.npz").opinions(windows, 5).second is None
 
 
 def test_kinds_are_learned_anew_alone(tmp_path, small, monkeypatch):
@@ -817,7 +927,7 @@ def test_surrogates_are_of_what_moves():
     assert made[30].tolist() == moving[0][::-1].tolist()
 
 
-def test_what_is_taken_for_bbr_is_counted_by_what_was_there_and_by_what_is_known():
+def test_answers_are_counted_by_what_was_there_and_by_what_is_known():
     class Sure:
         """Says BBR of everything, and knows each second window."""
 
@@ -828,8 +938,8 @@ def test_what_is_taken_for_bbr_is_counted_by_what_was_there_and_by_what_is_known
             return shares.astype(float), np.arange(len(windows)) % 2.0
 
     # Six windows of each; one of three labels has BBR.
-    *_, line = beyond.seeming(Sure(), {"made up": recordings(10)}, seed=2)
-    assert line == "| made up | 120 | 100.0 | 50.0 | 60 | 100.0 | 50.0 |"
+    *_, line = beyond.answered(Sure(), {"made up": recordings(10)}, seed=2)
+    assert line == "| made up | 5 | 180 | 16.7 | 50.0 | 33.3 | 120 | 50.0 |"
 
 
 def test_a_calibration_error_worked_by_hand():

@@ -7,6 +7,8 @@ conformal p-values: the share of windows held back for calibration that look as 
 distribution, or farther. Where the first say that BBR is there yet others are asked whether it
 only seems so, since BBR that is chosen by mistake harms whoever is there.
 
+What learned from a wide range of paths is asked in a second opinion (`Wide`).
+
 A second question is of what kind the background is (`classes.KINDS`), or of none of these. Others
 again answer it, with a temperature of their own, and with a level for each kind: what is less
 likely is not said, since as much is said of windows of other kinds.
@@ -154,18 +156,15 @@ class Model:
             "cooling": np.float32(self.cooling),
             "levels": self.levels,
         }
-        kinds = {
-            "members": self.members,
-            "guards": self.guards,
-            "doubts": self.doubts,
-            "pretenders": self.pretenders,
-            "kinds": self.kinds,
-        }
-        for kind, many in kinds.items():
-            for number, layers in enumerate(many):
-                for layer, (weights, biases) in enumerate(layers):
-                    found[f"{kind}/{number}/{layer}/weights"] = weights
-                    found[f"{kind}/{number}/{layer}/biases"] = biases
+        found |= _layers(
+            {
+                "members": self.members,
+                "guards": self.guards,
+                "doubts": self.doubts,
+                "pretenders": self.pretenders,
+                "kinds": self.kinds,
+            }
+        )
         return {f"{name}/{key}": np.asarray(held, dtype=np.float32) for key, held in found.items()}
 
     @classmethod
@@ -180,14 +179,7 @@ class Model:
             return held[f"{name}/{key}"].astype(np.float32)
 
         def perceptrons(kind: str) -> tuple[Layers, ...]:
-            whole: list[Layers] = []
-            while f"{name}/{kind}/{len(whole)}/0/weights" in held:
-                layers: list[tuple[Single, Single]] = []
-                while f"{name}/{kind}/{len(whole)}/{len(layers)}/weights" in held:
-                    place = f"{kind}/{len(whole)}/{len(layers)}"
-                    layers.append((get(f"{place}/weights"), get(f"{place}/biases")))
-                whole.append(tuple(layers))
-            return tuple(whole)
+            return _perceptrons(f"{name}/{kind}", held)
 
         return cls(
             mean=get("mean"),
@@ -211,10 +203,112 @@ class Model:
         )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Wide:
+    """What was learned from windows of one length on a wide range of paths.
+
+    It is less sure than a `Model`, which learned from usual paths and the kernel's, and asked where
+    that knows nothing or takes for BBR what may be none.
+
+    Attributes:
+        mean: of each feature in training.
+        scale: its standard deviation there.
+        members: the perceptrons.
+        temperature: by which logarithms of their mean probabilities are divided.
+        guards: perceptrons that tell surrogates (the second of two outputs) from real windows.
+        suspicions: what the guards say of the calibration's windows, in order.
+    """
+
+    mean: Single
+    scale: Single
+    members: tuple[Layers, ...]
+    temperature: float
+    guards: tuple[Layers, ...]
+    suspicions: Single
+
+    def probabilities(self, features: Values) -> Values:
+        """The probability of each class (column) for each window (row)."""
+        mixed = _mean(self.members, standardised(features, self.mean, self.scale))
+        return _softmax(np.log(mixed) / self.temperature)
+
+    def suspicion(self, features: Values) -> Values:
+        """Probability that windows are surrogates, among as many of either."""
+        return _mean(self.guards, standardised(features, self.mean, self.scale))[:, 1]
+
+    def p_values(self, features: Values, model: Model) -> Values:
+        """How usual windows are, likewise, by the guards, and by the model's guards and distances.
+
+        The model's guards know surrogates better: there are fewer kinds of windows that they tell
+        these from.
+        """
+        parts = [
+            _exceeded(model.distances, model.distance(features)) / FAR,
+            _exceeded(model.suspicions, model.suspicion(features)) / FORGED,
+            _exceeded(self.suspicions, self.suspicion(features)) / FORGED,
+        ]
+        usual: Values = np.minimum(np.min(parts, axis=0), 1.0)
+        return usual
+
+    def arrays(self, name: str) -> dict[str, NDArray[np.float32]]:
+        """By names that begin with `name`: what `of_arrays` takes."""
+        found = {
+            "mean": self.mean,
+            "scale": self.scale,
+            "temperature": np.float32(self.temperature),
+            "suspicions": self.suspicions,
+            **_layers({"members": self.members, "guards": self.guards}),
+        }
+        return {f"{name}/{key}": np.asarray(held, dtype=np.float32) for key, held in found.items()}
+
+    @classmethod
+    def of_arrays(cls, name: str, held: Mapping[str, NDArray[np.generic]]) -> "Wide":
+        """What was saved under that name.
+
+        Raises:
+            KeyError: an array is missing.
+        """
+
+        def get(key: str) -> Single:
+            return held[f"{name}/{key}"].astype(np.float32)
+
+        return cls(
+            mean=get("mean"),
+            scale=get("scale"),
+            members=_perceptrons(f"{name}/members", held),
+            temperature=float(get("temperature")),
+            guards=_perceptrons(f"{name}/guards", held),
+            suspicions=get("suspicions"),
+        )
+
+
 def standardised(features: Values, mean: Single, scale: Single) -> Single:
     """Features as the members take them."""
     found: Single = np.clip((features - mean) / scale, -CLIP, CLIP).astype(np.float32)
     return found
+
+
+def _layers(kinds: Mapping[str, tuple[Layers, ...]]) -> dict[str, Single]:
+    """The arrays of perceptrons of several kinds, by their names in a file."""
+    return {
+        f"{kind}/{number}/{layer}/{what}": held
+        for kind, many in kinds.items()
+        for number, layers in enumerate(many)
+        for layer, parts in enumerate(layers)
+        for what, held in zip(("weights", "biases"), parts, strict=True)
+    }
+
+
+def _perceptrons(name: str, held: Mapping[str, NDArray[np.generic]]) -> tuple[Layers, ...]:
+    """The perceptrons of one kind in a file."""
+    whole: list[Layers] = []
+    while f"{name}/{len(whole)}/0/weights" in held:
+        layers: list[tuple[Single, Single]] = []
+        while (place := f"{name}/{len(whole)}/{len(layers)}") + "/weights" in held:
+            parts = (held[f"{place}/{what}"].astype(np.float32) for what in ("weights", "biases"))
+            weights, biases = parts
+            layers.append((weights, biases))
+        whole.append(tuple(layers))
+    return tuple(whole)
 
 
 def _mean(perceptrons: tuple[Layers, ...], standard: Single) -> Values:

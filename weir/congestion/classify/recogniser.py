@@ -11,7 +11,7 @@ import json
 import os
 import zipfile
 import zlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,23 +23,22 @@ from weir import files
 from weir.congestion.classify.beside import can_hear, without
 from weir.congestion.classify.classes import BACKGROUNDS, KINDS, WITH_BBR
 from weir.congestion.classify.features import Values, features
-from weir.congestion.classify.model import Model
+from weir.congestion.classify.model import Model, Wide
+from weir.congestion.classify.opinions import UNUSUAL, Opinions
 from weir.errors import BadInput
 from weir.probe.sample import Sample
 
 FORMAT = "weir-recogniser"
-VERSION = 2
+VERSION = 3
 """The version of the file and of the features: to be raised when either changes."""
-READ = (1, 2)
-"""Versions that are read: the first says nothing of kinds."""
+READ = (1, 2, 3)
+"""Versions that are read: the first says nothing of kinds, the first two give one opinion alone."""
 SHIPPED = Path(__file__).with_name("recogniser.npz")
-UNUSUAL = 0.04
-"""Windows with a lower p-value are unlike anything seen."""
 SHORTEST_MS = 10.0
-"""Round-trip time of the shortest paths that it learned from, but for idle ones."""
+"""Round-trip time of the shortest of the usual paths, but for idle ones."""
 SHORT_BBR = 0.2
-"""On shorter ones BBR is not believed to be there that is as likely as this, or likelier: between
-two samples a control does there what it is told by elsewhere."""
+"""On shorter ones the first opinion is not believed in BBR that is as likely as this, or likelier:
+between two samples a control does there what it is told by elsewhere."""
 MISSING_MAX = 0.3
 """With a larger share of samples unanswered nothing is said."""
 _DAMAGED = (  # what reading a file that is not a recogniser, or half of one, may raise
@@ -86,7 +85,8 @@ class Recogniser:
         requests: echo requests of a sample that it needs; more do no harm.
         seconds: lengths of the windows that it knows, shortest first.
         labels: of the backgrounds that it knows.
-        models: what it learned, by the length of windows.
+        models: what it learned of usual paths and the kernel's, by the length of windows.
+        wide: what it learned of a wide range of paths, likewise; nothing in an older one.
         kinds: the labels of the kinds that it knows; none in an older one.
     """
 
@@ -97,6 +97,7 @@ class Recogniser:
         models: Mapping[int, Model],
         provenance: str = "",
         kinds: Sequence[str] = (),
+        wide: Mapping[int, Wide] | None = None,
     ) -> None:
         self.rate_hz = rate_hz
         self.requests = 1
@@ -105,6 +106,7 @@ class Recogniser:
         self.provenance = provenance
         self.models: Mapping[int, Model] = dict(models)
         self.kinds = tuple(kinds)
+        self.wide: Mapping[int, Wide] = dict(wide or {})
 
     @classmethod
     def shipped(cls) -> "Recogniser":
@@ -133,8 +135,12 @@ class Recogniser:
                 models = {
                     seconds: Model.of_arrays(str(seconds), held) for seconds in about["seconds"]
                 }
-            kinds = about.get("kinds", ())
-            return cls(about["rate_hz"], about["labels"], models, about["provenance"], kinds)
+                wide = {
+                    seconds: Wide.of_arrays(f"wide/{seconds}", held)
+                    for seconds in about.get("wide", ())
+                }
+            said, kinds = about["provenance"], about.get("kinds", ())
+            return cls(about["rate_hz"], about["labels"], models, said, kinds, wide)
         except _DAMAGED as error:
             raise BadInput(f"{path}: not a recogniser's file: {error}") from None
 
@@ -161,11 +167,15 @@ class Recogniser:
             "labels": self.labels,
             "provenance": self.provenance,
             "kinds": self.kinds,
+            "wide": tuple(sorted(self.wide)),
         }
+        learned: dict[str, Model | Wide]
+        learned = {str(seconds): model for seconds, model in self.models.items()}
+        learned |= {f"wide/{seconds}": wide for seconds, wide in self.wide.items()}
         arrays: dict[str, Any] = {
             key: array.astype(np.float16) if key.endswith(("weights", "landmarks")) else array
-            for seconds, model in self.models.items()
-            for key, array in model.arrays(str(seconds)).items()
+            for name, one in learned.items()
+            for key, array in one.arrays(name).items()
         }
         with files.whole(Path(path)) as partial, partial.open("wb") as file:
             np.savez_compressed(file, about=np.array(json.dumps(about)), **arrays)
@@ -182,7 +192,7 @@ class Recogniser:
         Raises:
             BadInput: they are fewer than the shortest window has, or come at another rate.
         """
-        return _unless_short(self._heard(samples), _first_replies_ms(samples))
+        return self._heard(samples, _least_ms(samples))
 
     def beside(self, samples: Sequence[Sample], own: str, streams: int = 1) -> Recognition | None:
         """Says who else is on the path of these samples, on which streams of our own send.
@@ -200,12 +210,16 @@ class Recogniser:
         if not can_hear(own, streams) or len(samples) < size:
             return None
         # A BBR of ours beside one of version 3 sounds like two of ours.
-        heard = self._heard(samples[-size:], frozenset() if own == "bbr" else _AMONG)
+        kinds = frozenset[str]() if own == "bbr" else _AMONG
+
+        def of_others(shares: Mapping[str, float]) -> float:
+            return without(own, shares, streams)[1]
+
+        heard = self._heard(samples[-size:], _least_ms(samples), kinds, of_others)
         others, bbr = without(own, heard.probabilities, streams)
         ours = own.upper() if streams == 1 else f"{streams} streams of {own.upper()}"
         why = f"beside our own {ours}, {heard.why}"
-        found = replace(heard, probabilities=others, bbr=bbr, why=why)
-        return _unless_short(found, _first_replies_ms(samples))
+        return replace(heard, probabilities=others, bbr=bbr, why=why)
 
     def of_series(self, rtt_ms: Values) -> Recognition:
         """As `recognise`, of round-trip times in ms at `rate_hz`; NaN is a missing one.
@@ -214,18 +228,36 @@ class Recogniser:
             BadInput: they are fewer than the shortest window has.
         """
         rtt_ms = np.asarray(rtt_ms, dtype=np.float64)
-        return _unless_short(self._heard_in(rtt_ms), rtt_ms)
+        return self._heard_in(rtt_ms, np.fmin.reduce(rtt_ms))
 
     def _heard(
-        self, samples: Sequence[Sample], kinds: Collection[str] | None = None
+        self,
+        samples: Sequence[Sample],
+        least_ms: float,
+        kinds: Collection[str] | None = None,
+        of_others: Callable[[Mapping[str, float]], float] | None = None,
     ) -> Recognition:
-        """As `recognise`, on paths of whatever length; of kinds these alone, None for all."""
+        """As `recognise`.
+
+        Args:
+            samples: likewise.
+            least_ms: the shortest round trip that the path was seen to have.
+            kinds: that are said; None for all.
+            of_others: how likely it is, by the labels' probabilities, that others' BBR is there;
+                None where all are others.
+        """
         if any(one.segment and not one.segment.upper().startswith("S") for one in samples):
             return self._nothing("unknown: bursts of our own were on the path")
-        return self._heard_in(self._series(samples), kinds)
+        return self._heard_in(self._series(samples), least_ms, kinds, of_others)
 
-    def _heard_in(self, rtt_ms: Values, kinds: Collection[str] | None = None) -> Recognition:
-        """As `of_series`, on paths of whatever length."""
+    def _heard_in(
+        self,
+        rtt_ms: Values,
+        least_ms: float,
+        kinds: Collection[str] | None = None,
+        of_others: Callable[[Mapping[str, float]], float] | None = None,
+    ) -> Recognition:
+        """As `of_series`, with what `_heard` takes."""
         fitting = [one for one in self.seconds if one * self.rate_hz <= len(rtt_ms)]
         if not fitting:
             raise BadInput(
@@ -237,20 +269,45 @@ class Recogniser:
         gone = np.isnan(window).mean()
         if gone > MISSING_MAX:
             return self._nothing(f"unknown: {gone:.0%} of the samples of {seconds} s have no reply")
-        found, usual = (values[0] for values in self.judge(window[None, :], seconds))
+        opinions = self.opinions(window[None, :], seconds)
+        first = self._by_label(opinions.shares[0])
+        bbr = of_others(first) if of_others else _bbr(first)
+        is_short = bool(least_ms < SHORTEST_MS and bbr >= SHORT_BBR)
+        (found,), (usual,), (is_second,) = opinions.weighed(np.array([is_short]))
         known = bool(usual >= UNUSUAL)
-        shares = dict(zip(self.labels, found.tolist(), strict=True))
+        shares = self._by_label(found)
         heard = self._said(shares, known, _why(shares, known, window, seconds))
+        if is_short and not known:
+            why = f"unknown: round trips of {least_ms:.1f} ms are too short to tell"
+            return replace(heard, why=why)
         of = self.kinds if kinds is None else kinds
-        return self._with_kinds(heard, window, seconds, of) if known and of else heard
+        # Kinds were learned on usual paths.
+        is_asked = known and of and not is_second
+        return self._with_kinds(heard, window, seconds, of) if is_asked else heard
 
     def judge(self, windows: Values, seconds: int) -> tuple[Values, Values]:
         """The labels' probabilities and the p-values for many windows of one length."""
-        model = self.models[seconds]
+        opinions = self.opinions(windows, seconds)
+        is_short = np.fmin.reduce(windows, axis=1) < SHORTEST_MS
+        shares, usual, _ = opinions.weighed(is_short & (opinions.bbr >= SHORT_BBR))
+        return shares, usual
+
+    def opinions(self, windows: Values, seconds: int) -> Opinions:
+        """What is said of windows of one length."""
+        model, wide = self.models[seconds], self.wide.get(seconds)
         found = features(windows, self.rate_hz)
+        with_bbr = np.array([label in WITH_BBR for label in self.labels])
         shares = model.probabilities(found)
-        with_bbr = [label in WITH_BBR for label in self.labels]
-        return shares, model.p_values(found, shares[:, with_bbr].sum(axis=1) > 0.5)
+        bbr = shares[:, with_bbr].sum(axis=1)
+        usual = model.p_values(found, bbr > 0.5)
+        if wide is None:
+            return Opinions(shares, bbr, usual)
+        second = wide.probabilities(found)
+        bbr_too = second[:, with_bbr].sum(axis=1)
+        return Opinions(shares, bbr, usual, second, bbr_too, wide.p_values(found, model))
+
+    def _by_label(self, shares: Values) -> dict[str, float]:
+        return dict(zip(self.labels, shares.tolist(), strict=True))
 
     def judge_kinds(self, windows: Values, seconds: int) -> Values:
         """The probabilities of none of the kinds (the first column) and of each."""
@@ -284,8 +341,7 @@ class Recogniser:
         return self._said(dict.fromkeys(self.labels, 1 / len(self.labels)), False, why)
 
     def _said(self, shares: Mapping[str, float], known: bool, why: str) -> Recognition:
-        bbr = sum(share for label, share in shares.items() if label in WITH_BBR)
-        return Recognition(probabilities=shares, bbr=min(bbr, 1.0), known=known, why=why)
+        return Recognition(probabilities=shares, bbr=_bbr(shares), known=known, why=why)
 
     def _series(self, samples: Sequence[Sample]) -> Values:
         """The first reply of each sample, at `rate_hz`."""
@@ -310,13 +366,14 @@ def _first_replies_ms(samples: Sequence[Sample]) -> Values:
     return np.array([next(iter(sample.replies_ns), np.nan) for sample in samples]) / 1e6
 
 
-def _unless_short(found: Recognition, rtt_ms: Values) -> Recognition:
-    """What was found, but unknown where BBR may be there on a path shorter than any learned."""
-    least = np.fmin.reduce(rtt_ms)
-    if not found.known or found.bbr < SHORT_BBR or not least < SHORTEST_MS:
-        return found
-    why = f"unknown: round trips of {least:.1f} ms are shorter than any that was learned from"
-    return replace(found, known=False, why=why, kinds={}, kind=None)
+def _least_ms(samples: Sequence[Sample]) -> float:
+    """The shortest round trip; NaN of none."""
+    return float(np.fmin.reduce(_first_replies_ms(samples), initial=np.nan))
+
+
+def _bbr(shares: Mapping[str, float]) -> float:
+    """The probability that BBR is there."""
+    return min(sum(share for label, share in shares.items() if label in WITH_BBR), 1.0)
 
 
 def _why(shares: Mapping[str, float], known: bool, window: Values, seconds: int) -> str:
