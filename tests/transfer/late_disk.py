@@ -147,16 +147,16 @@ class Disk:
         return told
 
 
-def main():
-    place, limit = sys.argv[1], int(sys.argv[2])
+def serve(disk, place):
+    """Mounts a disk at `place`, prints a line and serves it."""
     device = os.open("/dev/fuse", os.O_RDWR)
     options = f"fd={device},rootmode=40000,user_id=0,group_id=0,default_permissions".encode()
     mount = ctypes.CDLL(None, use_errno=True).mount
     if mount(b"weir-test", os.fsencode(place), b"fuse", 0, options):
         sys.exit(os.strerror(ctypes.get_errno()))
     print("mounted", flush=True)
-    Disk(limit).serve(device)
+    disk.serve(device)
 
 
 if __name__ == "__main__":
-    main()
+    serve(Disk(int(sys.argv[2])), sys.argv[1])

@@ -209,11 +209,14 @@ impl ConnectionSender {
             let count = retry_interrupted(|| {
                 let rest = length - sent;
                 Ok(rustix::fs::sendfile(&self.socket, file, Some(&mut position), rest)?)
-            })?;
-            if count == 0 {
-                break;
+            });
+            match count {
+                Ok(0) => break,
+                Ok(count) => sent += count,
+                // What is sent counts; what failed fails again.
+                Err(_) if sent > 0 => break,
+                Err(error) => return Err(error),
             }
-            sent += count;
         }
         Ok(sent)
     }

@@ -1,5 +1,6 @@
-//! Names of one directory that lead to one place, as on file systems that tell no case: what has
-//! the second would take the place of what has the first, and be there for both.
+//! Names of one directory that lead to one place, as on file systems that tell no case, or take
+//! one spelling of an accented letter for the other: what has the second would take the place of
+//! what has the first, and be there for both.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -19,7 +20,8 @@ pub(crate) struct Names(Mutex<Known>);
 struct Known {
     /// Whether names are one that differ in case only; unknown until the first that has a case.
     folds: Option<bool>,
-    /// What stands for the name of each inode: names themselves would take much more.
+    /// What stands for the name of each inode, where another name may be one with it: names
+    /// themselves would take much more.
     placed: HashMap<u64, u64>,
     digests: RandomState,
 }
@@ -34,21 +36,24 @@ impl Names {
         place: impl FnOnce() -> io::Result<T>,
     ) -> io::Result<T> {
         let mut known = self.lock();
-        let swapped = swapped(name);
-        if known.folds == Some(false) || (known.folds.is_none() && swapped.is_none()) {
+        let (swapped, spelled) = (swapped(name), has_other_spellings(name));
+        let is_odd = spelled || shorter(name).is_some();
+        if !is_odd && (known.folds == Some(false) || (known.folds.is_none() && swapped.is_none())) {
             drop(known);
             return place();
         }
+        check_end(directory, name)?;
         if let Some(there) = only_name(entry_stat(directory, name)?) {
             known.check(there, name)?;
         }
         let placed = place()?;
+        check_end(directory, name)?;
         let there = entry_stat(directory, name)?;
         if let (None, Some(there), Some(swapped)) = (known.folds, there, swapped) {
             let other = entry_stat(directory, &swapped).unwrap_or(None);
             known.folds = Some(other.is_some_and(|other| is_one(&other, &there)));
         }
-        if let Some(there) = only_name(there).filter(|_| known.folds == Some(true)) {
+        if let Some(there) = only_name(there).filter(|_| known.folds == Some(true) || spelled) {
             let digest = known.digests.hash_one(name);
             known.placed.insert(there, digest);
         }
@@ -79,7 +84,7 @@ impl Known {
 
 /// The inode, unless it is a directory or has other names for sure.
 fn only_name(stat: Option<Stat>) -> Option<u64> {
-    let stat = stat.filter(|stat| stat.st_nlink == 1)?;
+    let stat = stat.filter(|stat| stat.st_nlink <= 1)?;
     let is_directory = FileType::from_raw_mode(stat.st_mode).is_dir();
     (!is_directory).then_some(stat.st_ino)
 }
@@ -106,6 +111,33 @@ fn swapped(name: &[u8]) -> Option<Vec<u8>> {
     (other != name).then_some(other)
 }
 
+/// An error where a name is found without the dots and blanks at its end: FAT and its like leave
+/// them out, so that what is to have it would take the place of another.
+fn check_end(directory: BorrowedFd<'_>, name: &[u8]) -> io::Result<()> {
+    let Some(shorter) = shorter(name) else {
+        return Ok(());
+    };
+    let (there, other) = (entry_stat(directory, name)?, entry_stat(directory, shorter)?);
+    if only_name(there).is_some() && only_name(there) == only_name(other) {
+        return Err(io::Error::other("dots and blanks at the end of a name are left out here"));
+    }
+    Ok(())
+}
+
+/// The name without dots and blanks at its end; nothing if it has none.
+fn shorter(name: &[u8]) -> Option<&[u8]> {
+    let end = name.iter().rposition(|byte| !b". ".contains(byte))? + 1;
+    (end < name.len()).then(|| &name[..end])
+}
+
+/// Whether Unicode may have another sequence for the same text, as for `é`, which file systems that
+/// normalise names (ZFS, HFS+, ext4 with casefold) take for the same. Which text does is a table of
+/// thousands; ASCII and the ideographs of Chinese do not, and bytes that are no text neither.
+fn has_other_spellings(name: &[u8]) -> bool {
+    let may = |letter: char| !letter.is_ascii() && !('\u{3400}'..='\u{9fff}').contains(&letter);
+    !name.is_ascii() && str::from_utf8(name).is_ok_and(|name| name.chars().any(may))
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsFd;
@@ -119,6 +151,23 @@ mod tests {
         assert_eq!(swapped("é7").as_deref(), Some("É7"));
         assert_eq!((swapped("0001.7"), swapped("数据")), (None, None));
         assert_eq!(super::swapped(b"\xffa"), Some(b"\xffA".to_vec()));
+    }
+
+    #[test]
+    fn names_have_other_spellings_or_none() {
+        let spelled = |name: &str| has_other_spellings(name.as_bytes());
+        assert!(spelled("\u{e9}.h5") && spelled("e\u{301}") && spelled("\u{ac00}"));
+        assert!(!spelled("run 7~.h5") && !spelled("数据.h5"));
+        assert!(!has_other_spellings(b"\xe9.h5"));
+    }
+
+    #[test]
+    fn names_end_with_dots_and_blanks_or_not() {
+        assert_eq!(
+            (shorter(b"1."), shorter(b"a. ."), shorter(b"a b.c")),
+            (Some(&b"1"[..]), Some(&b"a"[..]), None)
+        );
+        assert_eq!((shorter(b"..."), shorter(b"a")), (None, None));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, Stat
 use rustix::io::Errno;
 
 use crate::interrupted::retry_interrupted;
-use crate::root::entry_stat;
+use crate::root::{entry_stat, identity_of};
 use crate::scratch::{create_new, create_random, random_name, unnamed};
 
 /// How long a new transfer waits for a dying one to let go of the same file.
@@ -209,12 +209,21 @@ pub(crate) fn lock_journal(
     loop {
         match try_lock(open_own(directory, &names.journal)?)? {
             // A journal that was removed between opening and locking is nobody's.
-            Ok(locked) if rustix::fs::fstat(&locked.file)?.st_nlink > 0 => return Ok(Some(locked)),
-            Ok(_) => {}
+            Ok(locked) if has_name(locked.file.as_fd(), directory, &names.journal)? => {
+                return Ok(Some(locked));
+            }
+            Ok(_) if Instant::now() < give_up => {}
+            Ok(_) => return Err(io::Error::other("others keep removing the journal that it has")),
             Err(_) if Instant::now() < give_up => std::thread::sleep(Duration::from_millis(20)),
             Err(_) => return Ok(None),
         }
     }
+}
+
+/// Whether a name leads to `file`. How many names it has says less: some file systems count none.
+fn has_name(file: BorrowedFd<'_>, directory: BorrowedFd<'_>, name: &[u8]) -> io::Result<bool> {
+    let there = entry_stat(directory, name)?.map(|stat| identity_of(&stat));
+    Ok(there == Some(identity_of(&rustix::fs::fstat(file)?)))
 }
 
 /// Gives `file`, which is called `stage`, the name `name`, in place of a file of that name.
@@ -224,9 +233,7 @@ pub(crate) fn publish(
     stage: &[u8],
     name: &[u8],
 ) -> io::Result<()> {
-    let there = entry_stat(directory, stage)?;
-    let mine = rustix::fs::fstat(file)?;
-    if there.is_none_or(|stat| (stat.st_dev, stat.st_ino) != (mine.st_dev, mine.st_ino)) {
+    if !has_name(file, directory, stage)? {
         return Err(io::Error::other("its file in progress was replaced by another"));
     }
     check_replaceable(directory, name)?;

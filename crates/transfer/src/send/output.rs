@@ -319,13 +319,28 @@ impl<'a> Output<'a> {
             self.sending.pace.wait_while_paused();
             let want = (length - sent).min(PIECE);
             let place = offset + sent as u64;
-            let count = self.connection.sender.send_file(file.file.as_fd(), place, want)?;
-            if count == 0 {
-                self.fill_up(length - sent)?;
-                return Ok(Err(FileFailure::changed(&file.shown())));
-            }
-            sent += count;
-            self.count(count as u64);
+            let failure = match self.connection.sender.send_file(file.file.as_fd(), place, want) {
+                Ok(0) => FileFailure::changed(&file.shown()),
+                Ok(count) => {
+                    sent += count;
+                    self.count(count as u64);
+                    continue;
+                }
+                // The kernel does not say which end failed: read and sent apart they tell, and some
+                // file systems can do no more.
+                Err(_) => match read_full(&file.file, &mut self.piece[..want], place) {
+                    Ok(count) if count == want => {
+                        self.connection.sender.send_more(&self.piece[..want])?;
+                        sent += want;
+                        self.count(want as u64);
+                        continue;
+                    }
+                    Ok(_) => FileFailure::changed(&file.shown()),
+                    Err(error) => FileFailure::storage("cannot read", &file.shown(), &error),
+                },
+            };
+            self.fill_up(length - sent)?;
+            return Ok(Err(failure));
         }
         Ok(Ok([0; 32]))
     }
