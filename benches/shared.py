@@ -21,8 +21,8 @@ from weir.congestion.recordings import NetworkPath
 PATHS = (("90 Mbit/s, 40 ms, 1 BDP", 0.0), ("70 Mbit/s, 20 ms, 1.3 BDP", 0.0001))
 """Rate, round trip and queue; the share of packets lost at random."""
 OTHERS = (
-    *("1 cubic", "2 cubic", "4 cubic", "8 cubic", "16 cubic", "1 reno"),
-    *("1 bbr", "2 bbr", "4 bbr", "1 cubic, 1 bbr", "2 cubic, 2 bbr", "6 cubic, 1 bbr"),
+    *("1 cubic", "2 cubic", "4 cubic", "16 cubic", "1 reno"),
+    *("1 bbr", "2 bbr", "4 bbr", "1 cubic, 1 bbr"),
 )
 CONTROLS = ("auto", "cubic", "bbr")
 SECONDS = 90.0
