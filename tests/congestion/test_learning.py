@@ -30,7 +30,7 @@ class Ear:
     def __init__(self, *told):
         self.told = list(told)
 
-    def beside(self, samples, own, streams=1, counts=()):
+    def beside(self, samples, own, streams=1):
         if len(samples) < 5 * RATE_HZ:
             return None
         return self.told.pop(0) if len(self.told) > 1 else self.told[0]
