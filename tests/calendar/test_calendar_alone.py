@@ -49,7 +49,7 @@ def test_a_place_is_one_agents_until_it_ends_however_it_does(tmp_path):
             other, is_held = holder("wan1", before=["unshare", "--net"])
             assert is_held
             other.communicate("", timeout=PATIENCE_S)
-    assert [x.name for x in (tmp_path / "run" / ".edges").iterdir() if "wan1" in x.name] == []
+    assert [x.name for x in (tmp_path / "run").iterdir() if "wan1" in x.name] == []
 
 
 def test_the_command_says_so_before_it_touches_a_device_or_asks_a_calendar():

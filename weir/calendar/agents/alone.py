@@ -9,7 +9,7 @@ from urllib.parse import quote
 from weir.errors import BadInput
 from weir.run_folder import locked, run_folder
 
-_CLAIMS = ".edges"  # no name of a lab, whose folders lie beside it
+_CLAIM = ".edge-"  # begins no name of a lab, whose folders lie beside it
 
 
 @contextlib.contextmanager
@@ -21,12 +21,11 @@ def alone(places: Iterable[str]) -> Iterator[None]:
     Raises:
         BadInput: another process of the same user is at one of them.
     """
-    folder = run_folder() / _CLAIMS
-    folder.mkdir(mode=0o700, exist_ok=True)
+    folder = run_folder()
     here = Path("/proc/thread-self/ns/net").stat().st_ino
     with contextlib.ExitStack() as claimed:
         for place in sorted(set(places)):
-            path = folder / f"{here}-{quote(place, safe='')[-200:]}"
+            path = folder / f"{_CLAIM}{here}-{quote(place, safe='')[-200:]}"
             lock = locked(path)
             if lock is None:
                 raise BadInput(f"another agent enforces rates at {place}: end that one first")
