@@ -19,12 +19,13 @@ def scenario(
     `loss` is the share of packets that the path loses at random on its way forward.
     """
     forward_ns = path.rtt_ns // 2
+    lossy = f", loss = {loss}" if loss else ""
     lines = [
         f'[lab]\nname = "{name}"\nseed = {seed}\n',
         f"[hosts]\n{NEAR} = {{}}\n{FAR} = {{}}\n",
         f'[[link]]\nname = "{LINK}"\nends = ["{NEAR}", "{FAR}"]',
         f'rate = "{path.rate_bps} bit/s"',
-        f'forward = {{ delay = "{forward_ns} ns", loss = {loss} }}',
+        f'forward = {{ delay = "{forward_ns} ns"{lossy} }}',
         f'backward = {{ delay = "{path.rtt_ns - forward_ns} ns" }}',
         f'queue = {{ discipline = "{path.discipline}", limit = "{path.buffer_bytes} B" }}\n',
     ]
