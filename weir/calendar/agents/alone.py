@@ -1,34 +1,34 @@
 """One agent enforces rates at a place: of two, each would undo what the other has done."""
 
 import contextlib
+import errno
+import hashlib
 import os
+import socket
 from collections.abc import Iterable, Iterator
-from pathlib import Path
-from urllib.parse import quote
 
 from weir.errors import BadInput
-from weir.run_folder import locked, run_folder
-
-_CLAIM = ".edge-"  # begins no name of a lab, whose folders lie beside it
 
 
 @contextlib.contextmanager
 def alone(places: Iterable[str]) -> Iterator[None]:
     """Has this process be the one that enforces at these places of its network namespace.
 
-    They are free again once the block is left, or however the process ends.
+    They are free again once the block is left, or however the process ends: a place is claimed by
+    the name of a socket, of which each network namespace has its own, and nothing is left of it.
 
     Raises:
         BadInput: another process of the same user is at one of them.
     """
-    folder = run_folder()
-    here = Path("/proc/thread-self/ns/net").stat().st_ino
     with contextlib.ExitStack() as claimed:
         for place in sorted(set(places)):
-            path = folder / f"{_CLAIM}{here}-{quote(place, safe='')[-200:]}"
-            lock = locked(path)
-            if lock is None:
-                raise BadInput(f"another agent enforces rates at {place}: end that one first")
-            claimed.callback(os.close, lock)
-            claimed.callback(path.unlink, missing_ok=True)
+            claim = claimed.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+            name = hashlib.sha256(os.fsencode(place)).hexdigest()
+            try:
+                claim.bind(f"\0weir-edge-{os.geteuid()}-{name}")
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+                words = f"another agent enforces rates at {place}: end that one first"
+                raise BadInput(words) from None
         yield
