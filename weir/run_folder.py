@@ -1,6 +1,5 @@
-"""Where what runs on this machine keeps what others are to find of it: labs, claims of places."""
+"""Where what runs on this machine keeps what others are to find of it: labs, claims of relays."""
 
-import fcntl
 import os
 import stat
 from pathlib import Path
@@ -37,32 +36,6 @@ def run_folder() -> Path:
             "yours"
         )
     return path
-
-
-def locked(path: Path) -> int | None:
-    """A lock on a file that is there, as long as its descriptor is open; None: it is another's.
-
-    The kernel lets go of it, however its process dies. Only whoever may write in the folder, which
-    is its user alone, can take it.
-    """
-    while True:
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_at(lock, path):
-                return lock
-        except BlockingIOError:
-            os.close(lock)
-            return None
-        os.close(lock)  # Whoever had it has just removed it.
-
-
-def _is_at(descriptor: int, path: Path) -> bool:
-    """Whether an open file still has this name."""
-    try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    except FileNotFoundError:
-        return False
 
 
 def _insecure(about: os.stat_result) -> str | None:

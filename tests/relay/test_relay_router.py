@@ -24,7 +24,6 @@ from router_rig import (
 )
 
 from weir.relay import control, hold
-from weir.run_folder import locked
 
 needs_holding = pytest.mark.skipif(hold.lacking() is not None, reason=f"{hold.lacking()}")
 
@@ -235,15 +234,15 @@ def test_nobody_but_the_relays_user_can_take_its_port(tmp_path, monkeypatch):
 
 def test_a_lock_is_held_by_one_and_let_go_of(tmp_path):
     path: Path = tmp_path / "7600"
-    first = locked(path)
-    assert first is not None and locked(path) is None
+    first = hold._locked(path)
+    assert first is not None and hold._locked(path) is None
     # Whoever waited for one that was removed meanwhile does not have it.
     path.unlink()
-    second = locked(path)
+    second = hold._locked(path)
     assert second is not None and second != first
-    assert locked(path) is None
+    assert hold._locked(path) is None
     os.close(second)
-    again = locked(path)
+    again = hold._locked(path)
     assert again is not None
     for descriptor in (first, again):
         os.close(descriptor)

@@ -9,6 +9,7 @@ is taken back when one ends in order, and by `clear`.
 import contextlib
 import ctypes
 import errno
+import fcntl
 import os
 import secrets
 import socket
@@ -18,7 +19,7 @@ from pathlib import Path
 
 from weir import bpf as kernel
 from weir.errors import BadInput, Unsupported
-from weir.run_folder import locked, run_folder
+from weir.run_folder import run_folder
 
 _SOURCE = Path(__file__).with_name("hold.bpf.c")
 _HELD, _RELEASING = 0x5745_0000, 0x5746_0000
@@ -118,7 +119,7 @@ def _claimed(port: int) -> Iterator[int]:
     while True:
         slot = port or secrets.randbelow(65_535) + 1
         path = folder / f"{here}-{slot}"
-        lock = locked(path)
+        lock = _locked(path)
         if lock is not None:
             break
         if port:
@@ -128,6 +129,32 @@ def _claimed(port: int) -> Iterator[int]:
     finally:
         path.unlink(missing_ok=True)
         os.close(lock)
+
+
+def _locked(path: Path) -> int | None:
+    """A lock on a file that is there, as long as its descriptor is open; None: it is another's.
+
+    The kernel lets go of it, however its process dies. Only whoever may write in the folder, which
+    is the relay's user alone, can take it.
+    """
+    while True:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_at(lock, path):
+                return lock
+        except BlockingIOError:
+            os.close(lock)
+            return None
+        os.close(lock)  # Whoever had it has just removed it.
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Whether an open file still has this name."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _found(bpf: ctypes.CDLL, loaded: int, kind: str, name: str) -> int:

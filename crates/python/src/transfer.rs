@@ -214,11 +214,12 @@ impl Transfer {
         self.0.set_streams(streams).map_err(|error| raise(&error))
     }
 
-    /// Whether more data connections can join now.
+    /// Sends on new data connections in place of those that there are.
     fn renew_streams(&self) {
         self.0.renew_streams();
     }
 
+    /// Whether more data connections can join now.
     fn can_join(&self) -> bool {
         self.0.can_join()
     }

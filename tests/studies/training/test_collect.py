@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from studies.rig import watch
+from studies.rig import bottleneck, watch
 from studies.rig.background import ALL_LABELS, Stream, background
 from studies.training.collecting import Setting, collect
 from studies.training.collecting.recorder import machine_flaws
@@ -69,6 +69,14 @@ def test_what_is_drawn_follows_from_the_seed():
     for label in ALL_LABELS[1:]:
         assert background(label, PATH, 3) == background(label, PATH, 3)
         assert background(label, PATH, 3) != background(label, PATH, 4)
+
+
+def test_streams_may_be_counted_on_a_path_that_loses_packets():
+    streams = background("2 cubic, 1 bbr", PATH, 1)
+    assert [one.congestion for one in streams] == ["cubic", "cubic", "bbr"]
+    found = parse(bottleneck.scenario("made", PATH, streams, 1, loss=0.0001), "made")
+    assert found.links[0].forward.loss != found.links[0].backward.loss
+    assert [one.start.ns for one in found.traffic] == [one.start_ns for one in streams]
 
 
 def test_an_unknown_class_is_refused():

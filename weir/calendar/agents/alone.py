@@ -16,9 +16,11 @@ def alone(places: Iterable[str]) -> Iterator[None]:
 
     They are free again once the block is left, or however the process ends: a place is claimed by
     the name of a socket, of which each network namespace has its own, and nothing is left of it.
+    Such names are nobody's: whoever runs programs in that namespace can take one, and so keep an
+    agent from beginning, but not from going on.
 
     Raises:
-        BadInput: another process of the same user is at one of them.
+        BadInput: another process has one of them.
     """
     with contextlib.ExitStack() as claimed:
         for place in sorted(set(places)):
