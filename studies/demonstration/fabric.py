@@ -8,7 +8,6 @@ programs that administrators have.
 import itertools
 import json
 import re
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from studies.demonstration.scaffold import Figures
 from studies.rig import ibsim
 from studies.rig.workspace import open_workspace
 from studies.works.w000.ch2_victims import HOST_BPS, PHASE_NS, scenario
-from weir import Bytes, Time
+from weir import Bytes, Time, python
 from weir.chart.panels import Curve, Panel, draw
 from weir.format import percent, rate
 from weir.lab.scenario import Credits
@@ -271,7 +270,7 @@ def _perfquery(running: ibsim.Simulated, port: asking.Port) -> int:
 
 def _sweep(running: ibsim.Simulated) -> tuple[float, float, dict[tuple[int, int], int]]:
     """How long our first sweep took, the median of more, and what the last one read."""
-    command = [sys.executable, "-m", "studies.rig.swept", "dump.net", str(_SWEEPS)]
+    command = python.program("studies.rig.swept", "dump.net", str(_SWEEPS))
     lines = [json.loads(line) for line in running.run(command).splitlines()]
     first, *rest = (line["took_s"] for line in lines[:-1])
     times = sorted(rest)

@@ -23,6 +23,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 
+from weir import python
 from weir._core import Relay
 from weir.relay import hold
 
@@ -297,7 +298,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args(arguments)
     if not args.inside:
-        command = [sys.executable, "-m", "studies.rig.killed", *(arguments or sys.argv[1:])]
+        command = python.program("studies.rig.killed", *(arguments or sys.argv[1:]))
         return subprocess.run(["unshare", "--net", *command, "--inside"], check=False).returncode
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     found = carry_out(args.kills, args.seed, args.linked_ack)

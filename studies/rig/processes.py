@@ -3,7 +3,6 @@
 import contextlib
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
+from weir import python
 from weir.errors import Unavailable
 from weir.lab import Lab
 
@@ -25,7 +25,7 @@ def weir_command(*arguments: str | Path) -> list[str | Path]:
 
 def module_command(module: str, *arguments: str | Path) -> list[str | Path]:
     """The command line of a module that is a program, by this very interpreter."""
-    return [sys.executable, "-m", module, *arguments]
+    return [*python.program(module), *arguments]
 
 
 @contextlib.contextmanager

@@ -2,13 +2,13 @@
 
 import contextlib
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from weir import python
 from weir.errors import TransferFailed
 from weir.lab import Lab
 from weir.relay import control
@@ -96,7 +96,7 @@ def program(
     lab: Lab, host: str, source: str, *arguments: object
 ) -> Iterator["subprocess.Popen[str]"]:
     """A program in Python, which is killed in the end."""
-    command = [sys.executable, "-c", source, *map(str, arguments)]
+    command = python.script(source, *map(str, arguments))
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     # Ctrl-C at a terminal reaches all that are in its session.
     with lab.popen(host, command, text=True, start_new_session=True, **pipes) as process:
@@ -109,7 +109,7 @@ def program(
 @contextlib.contextmanager
 def relay(lab: Lab, host: str, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
     """`weir relay` with these arguments, which listens from the begin and is killed in the end."""
-    command = [sys.executable, "-m", "weir.cli", "relay", *arguments, "--json"]
+    command = python.program("weir.cli", "relay", *arguments, "--json")
     pipe = subprocess.PIPE
     with lab.popen(host, command, text=True, start_new_session=True, stdout=pipe) as process:
         try:

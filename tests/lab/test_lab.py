@@ -19,6 +19,7 @@ from rig import PATIENCE_S, WEIR, until
 from weir.errors import BadInput, Unsupported, WeirError
 from weir.lab import Lab, parse
 from weir.lab.asking import ASKING_MAX
+from weir.lab.namespaces import Room
 
 STAR = """
 [lab]
@@ -221,6 +222,60 @@ def test_the_supervisor_killed_leaves_nothing_after_the_next_command(lab_of, wei
         assert done.returncode == 2 and "no lab is up" in done.stderr
         assert sleeper.wait(30) == -signal.SIGKILL
     assert [path.name for path in runtime_dir.iterdir()] == ["lock"]
+
+
+ON_ITS_WAY_IN = """
+import re, sys
+way_in = [open(word.partition("=")[2]) for word in sys.argv if re.match("--[a-z]+=/proc/", word)]
+print(len(way_in), flush=True)
+sys.stdin.read()
+"""
+
+
+@contextlib.contextmanager
+def on_its_way_in(lab):
+    """A program that has its way into a node open, and is held up before it goes in."""
+    command = lab.command("a", ["true"])
+    with subprocess.Popen(
+        [command[0], "-c", ON_ITS_WAY_IN, *command[1:]],
+        executable=sys.executable,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as entering:
+        try:
+            assert int(entering.stdout.readline()) >= 3
+            yield entering
+        finally:
+            entering.kill()
+
+
+@pytest.mark.parametrize("how", ["taken down", "killed"])
+def test_who_is_still_on_the_way_in_does_not_outlive_the_lab(lab_of, weir, how):
+    """A sender waited for half a minute in a network that no longer led anywhere."""
+    lab, other = lab_of(LINE), lab_of(LINE)
+    with on_its_way_in(other) as spared, on_its_way_in(lab) as entering:
+        if how == "killed":
+            os.kill(supervisor_of(lab), signal.SIGKILL)
+
+            def cleared():
+                assert weir("lab", "status", "--lab", other.name).returncode == 0
+                return not lab.directory.exists()
+
+            until(cleared)  # it may still be dying when it is first looked at
+        else:
+            lab.down()
+        assert entering.wait(30) == -signal.SIGKILL
+        assert spared.poll() is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root enters namespaces of its own")
+def test_nobody_follows_into_a_room_that_is_closed():
+    """Who came into a lab while what was inside was killed would be left over."""
+    room = Room(*(os.open(f"/proc/self/ns/{kind}", os.O_RDONLY) for kind in ("net", "mnt", "uts")))
+    command = room.command(os.getpid(), ["true"], "/")
+    assert subprocess.run(command, check=False).returncode == 0
+    room.close()
+    assert subprocess.run(command, check=False, stderr=subprocess.DEVNULL).returncode != 0
 
 
 def test_clearing_a_dead_lab_spares_the_living(lab_of, weir):

@@ -8,7 +8,6 @@ import select
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -16,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from weir import errors
+from weir import errors, python
 from weir.errors import BadInput, Unavailable, WeirError
 from weir.lab import ending, rundir
 from weir.lab.addressing import Port
@@ -102,7 +101,7 @@ class Lab:
         called = scenario.name if name is None else read_name(name)
         launch = Launch(scenario, called, name is not None, detached)
         supervisor = subprocess.Popen(
-            [sys.executable, "-m", "weir.lab.supervisor"],
+            python.program("weir.lab.supervisor"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,

@@ -60,6 +60,11 @@ class Room:
             *argv,
         ]
 
+    def close(self) -> None:
+        """Lets nobody in any more; who is in stays."""
+        for descriptor in (self.net, self.mount, self.uts):
+            os.close(descriptor)
+
     def to_json(self) -> dict[str, Any]:
         """For the lab's state file; `Room(**value)` reads it back."""
         return asdict(self)

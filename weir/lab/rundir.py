@@ -9,10 +9,12 @@ directory that the user keeps other things in, is never looked into, listed or r
 
 Every process inside a lab sees the lab's hosts file, whose name carries the lab's unique id, in
 its mount table. That is how leftovers are found: process and namespace numbers are used again by
-the kernel, the id is not.
+the kernel, the id is not. A program on its way in (`nsenter`) does not see that file yet; it says
+whose descriptors it enters by.
 """
 
 import fcntl
+import json
 import os
 import re
 import signal
@@ -50,9 +52,10 @@ class Claim:
 
     def clear(self) -> None:
         """Ends every process inside the lab and empties its directory."""
+        supervisor = _supervisor(self.path)
         for hosts in self.path.glob(f"{_HOSTS_PREFIX}*"):
             if _HOSTS_NAME.fullmatch(hosts.name):
-                end_processes(hosts.name)
+                end_processes(hosts.name, supervisor)
         marked.empty(self.path, keep={"lock"})
 
     def release(self) -> None:
@@ -185,12 +188,33 @@ def _is_going(name: str) -> bool:
         return False
 
 
-def end_processes(hosts_name: str) -> None:
-    """Kills every process that has the hosts file `hosts_name` mounted, and sees them gone."""
+def _supervisor(lab: Path) -> int:
+    """Whose descriptors lead into a lab that has ended, or is ending: this process, at its own end.
+
+    Where the number is another's by now, it is this process, too, by which nobody enters.
+    """
+    try:
+        number = int(json.loads((lab / "state.json").read_text())["pid"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return os.getpid()
+    try:
+        is_used_again = any(Path(f"/proc/{number}/fd").iterdir())
+    except OSError:  # it is gone, or a zombie
+        is_used_again = False
+    return os.getpid() if is_used_again else number
+
+
+def end_processes(hosts_name: str, supervisor: int) -> None:
+    """Kills all that have a hosts file mounted or are about to, and sees them gone.
+
+    Args:
+        hosts_name: the file.
+        supervisor: of the lab; that its descriptors are closed is what lets nobody follow.
+    """
     deadline = time.monotonic() + _KILL_TIMEOUT_S
     inside: list[int] = []
     while time.monotonic() < deadline:
-        inside = list(_processes(hosts_name))
+        inside = list(_processes(hosts_name, supervisor))
         if not inside:
             return
         for pid in inside:
@@ -202,12 +226,16 @@ def end_processes(hosts_name: str) -> None:
     raise WeirError(f"processes {inside} of a dead lab do not end; look at them with ps")
 
 
-def _processes(hosts_name: str) -> Iterator[int]:
+def _processes(hosts_name: str, supervisor: int) -> Iterator[int]:
+    way_in = f"=/proc/{supervisor}/fd/".encode()
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
         try:
-            if hosts_name in (entry / "mountinfo").read_text():
+            # In this order: who has come in after the first look is seen by the second.
+            command = (entry / "cmdline").read_bytes()
+            is_entering = command.startswith(b"nsenter\0") and way_in in command
+            if is_entering or hosts_name in (entry / "mountinfo").read_text():
                 yield int(entry.name)
         except OSError:
             continue  # it ended meanwhile, or is another user's

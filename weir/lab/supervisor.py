@@ -57,6 +57,8 @@ class Supervisor:
         self._looking_until_s = 0.0
         self._emulator: Emulator | None = None
         self._given = controls.Given()
+        self._rooms: dict[str, Room] = {}
+        self._user: int | None = None
         try:
             self._build()
         except BaseException:
@@ -77,7 +79,7 @@ class Supervisor:
         controller = relaying.open_way(self._scenario.switching.controller, self._claim.path)
         builder = Builder(hosts)
         self._user = builder.user
-        self._rooms: dict[str, Room] = {
+        self._rooms = {
             node.name: builder.room(
                 node.name,
                 node_sysctls(
@@ -251,6 +253,10 @@ class Supervisor:
 
     def close(self) -> None:
         """Ends every process inside and the emulator; gives the name back."""
+        for room in self._rooms.values():
+            room.close()
+        if self._user is not None:
+            os.close(self._user)
         self._claim.clear()
         if self._emulator:
             self._emulator.stop()

@@ -14,13 +14,13 @@ import signal
 import socket
 import struct
 import subprocess
-import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from weir import python
 from weir.errors import Unsupported
 from weir.lab import applications
 from weir.lab.canonical import kind_of
@@ -233,7 +233,7 @@ class OrderedFlow(Flow):
 
     def _order(self, node: str, order: dict[str, Any]) -> None:
         """Starts the program in `node`."""
-        argv = [sys.executable, "-m", "weir.lab.player", json.dumps(order)]
+        argv = python.program("weir.lab.player", json.dumps(order))
         with self._output.open("wb") as output:
             self._process = self._spawn(node, argv, stdin=subprocess.PIPE, stdout=output)
 

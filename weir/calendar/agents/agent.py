@@ -9,7 +9,6 @@ import contextlib
 import errno
 import logging
 import os
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weir import Bytes, Rate, Time
+from weir import Bytes, Rate, Time, python
 from weir.calendar.agents.assignments import AssignmentStream
 from weir.calendar.agents.source import Questions, source_place, tree_bytes
 from weir.calendar.agents.turns import Turns
@@ -410,7 +409,7 @@ class DataServer:
     def __init__(self, root: Path, listen: str, keys: Path | None, ports: int = 1) -> None:
         security = ["--insecure"] if keys is None else ["--keys", str(keys)]
         self._command = [
-            *(sys.executable, "-c", _CHILD, str(os.getpid())),
+            *python.script(_CHILD, str(os.getpid())),
             *("serve", "--root", str(root), "--listen", listen, *security),
             *(("--ports", str(ports)) if ports > 1 else ()),
         ]

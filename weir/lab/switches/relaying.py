@@ -3,9 +3,9 @@
 import os
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
+from weir import python
 from weir.errors import BadInput
 
 
@@ -40,9 +40,8 @@ def open_way(controller: str | None, folder: Path) -> Path | None:
 def _start_relay(listener: socket.socket, host: str, port: str) -> None:
     """Starts what serves `listener` until its input ends, which is with this process."""
     given, _held = os.pipe()
-    words = [sys.executable, "-m", "weir.lab.switches.relay", str(listener.fileno()), host, port]
     subprocess.Popen(
-        words,
+        python.program("weir.lab.switches.relay", str(listener.fileno()), host, port),
         stdin=given,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
