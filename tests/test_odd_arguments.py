@@ -102,6 +102,23 @@ sys.exit(main())
         assert done.returncode == 1 and "Traceback" in done.stderr
 
 
+def test_a_system_that_allows_no_more_threads_is_no_fault_of_this_program():
+    """In Python's own words, for a thread that no address space has room for."""
+    code = """
+import sys, threading
+from weir.cli import doctor, main
+def run(args):
+    threading.stack_size(1 << 47)
+    threading.Thread(target=print).start()
+doctor.run = run
+sys.exit(main())
+"""
+    command = [sys.executable, "-c", code, "doctor", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.stderr == "weir: this system allows no more threads; try again later\n"
+    assert done.returncode == json.loads(done.stdout)["exit_code"] == 6
+
+
 def test_a_home_that_nobody_knows_is_named(monkeypatch):
     with pytest.raises(BadInput, match="set HOME"):
         expanded("~nobody-is-called-so/x")

@@ -134,6 +134,16 @@ def test_a_malformed_body_is_said_to_be_one(shared, content):
     problem(response, response.status_code)
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_a_body_in_another_encoding_is_refused(shared, encoding):
+    """UTF-16 was read, which whoever looks at requests on their way takes for no JSON."""
+    told = {"Content-Type": "application/json"}
+    text = json.dumps(request())
+    response = shared.post("/v1/transfers", content=text.encode(encoding), headers=told)
+    problem(response, 400)
+    assert shared.get("/v1/transfers").json() == []
+
+
 def test_a_body_without_end_is_refused(shared):
     response = shared.post("/v1/transfers", content=b" " * (9 * 1024 * 1024))
     problem(response, 413)

@@ -139,6 +139,7 @@ ENDLESS = {
     "a name": (HEAD, b"y" * 60_000),
     "an address": (b"GET /", b"y" * 60_000),
     "trailers": (CHUNKED + b"1\r\nx\r\n0\r\n", b"a: b\r\n" * 10_000),
+    "a body, after the answer": (CHUNKED, b"ffff\r\n" + b"y" * 65_535 + b"\r\n"),
     "an extension": (CHUNKED + b"1;", b"y" * 60_000),
 }
 

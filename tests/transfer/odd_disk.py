@@ -3,7 +3,8 @@
 `spellings`: names are kept as they came, and found by any spelling of their accented letters, as
 on ZFS with `normalization`. `ends`: dots and blanks at the end of a name are left out, as on FAT.
 `uncounted`: no file says how many names it has. `damaged`: what is beyond the first two megabytes
-of a file cannot be read.
+of a file cannot be read. `modeless`, `timeless`, `bare`: permissions, times or neither can be set,
+as on FAT, exFAT or CIFS where another user mounted it.
 """
 
 import errno
@@ -11,12 +12,14 @@ import struct
 import sys
 import unicodedata
 
-from late_disk import CREATE, LOOKUP, READ, RENAME, RENAME2, UNLINK, Disk, serve
+from late_disk import CREATE, LOOKUP, READ, RENAME, RENAME2, SETATTR, UNLINK, Disk, serve
 
 KEPT = 10**9
 READABLE = 2 * 10**6
 LINKS_AT = 64
 """Where the number of names stands in the attributes of a file."""
+REFUSED = {"modeless": 1, "timeless": 32, "bare": 1 | 32}
+"""What cannot be set: FATTR_MODE, FATTR_MTIME."""
 
 
 class OddDisk(Disk):
@@ -33,6 +36,8 @@ class OddDisk(Disk):
     def answer(self, code, number, body):
         if self.oddity in ("spellings", "ends"):
             body = self.respelled(code, number, body)
+        if code == SETATTR and struct.unpack_from("<I", body)[0] & REFUSED.get(self.oddity, 0):
+            raise OSError(errno.EPERM, "")
         if self.oddity == "damaged" and code == READ:
             _, offset, size = struct.unpack_from("<QQI", body)
             if offset + size > READABLE:

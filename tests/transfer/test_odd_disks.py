@@ -1,11 +1,13 @@
 """File systems that do what most do not: what they make of a transfer is told as it is."""
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from rig import WEIR
 from transfer_world import leftovers, weir
 
 MIB = 2**20
@@ -98,3 +100,62 @@ def test_a_file_of_which_some_cannot_be_read_fails_alone(serve, tmp_path, disk, 
     assert done.returncode == 5, done.stderr
     assert f'cannot read "{disk}/damaged": Input/output error' in done.stderr
     assert arrived(there) == {"after", "before"}
+
+
+@pytest.mark.parametrize("way", ["send", "get"])
+@pytest.mark.parametrize(
+    ("disk", "told"),
+    [("modeless", {"permissions"}), ("timeless", {"times"}), ("bare", {"permissions", "times"})],
+    indirect=["disk"],
+)
+def test_what_lets_no_attributes_be_set_takes_all_files_and_that_is_told_once(
+    serve, tmp_path, disk, told, way
+):
+    """Each file failed, a large one after all of it was sent, with a bare "not permitted"."""
+    here = made(tmp_path / "here", {f"{number}": os.urandom(number) for number in range(1, 9)})
+    (here / "large").write_bytes(os.urandom(3 * MIB))
+    made(here / "below", {"script": b"#!/bin/sh"})
+    for path in here.rglob("*"):
+        path.chmod(0o751 if path.is_dir() else 0o640)
+        os.utime(path, (10**9, 10**9))
+    server = serve("--root", disk if way == "send" else here, "--insecure")
+    remote = f"{server.listen}/"
+    words = ["send", f"{here}/", remote] if way == "send" else ["get", remote, disk]
+    content = sum(path.stat().st_size for path in here.rglob("*") if path.is_file())
+    first = []
+    for options in (first, [], ["--checksum"]):
+        done = weir(*words, "--insecure", *options, "--json")
+        events = [json.loads(line) for line in done.stdout.splitlines()]
+        notices = [event["message"] for event in events if event["event"] == "notice"]
+        assert done.returncode == 0, done.stderr
+        kinds = {kind for kind in ("permissions", "times") if f"no {kind} be set" in str(notices)}
+        assert kinds == told and len(notices) == len(told), notices
+        assert "Operation not permitted" in notices[0]
+        known = options or (options is not first and "times" not in told)
+        assert events[-1]["bytes_resumed"] == (content if known else 0)
+    assert leftovers(disk) == []
+    for path in (path for path in here.rglob("*") if path.is_file()):
+        copy = disk / path.relative_to(here)
+        assert copy.read_bytes() == path.read_bytes()
+        if "times" not in told:
+            assert copy.stat().st_mtime == 10**9
+        if "permissions" not in told:
+            assert copy.stat().st_mode & 0o777 == 0o640
+
+
+def test_permissions_and_times_are_set_where_nothing_is_mounted_at_proc(serve, tmp_path):
+    """A handle that is good for nothing else leads to what was there before."""
+    here = made(tmp_path / "here", {"file": b"content"})
+    there = made(tmp_path / "there", {"file": b"content"})
+    (here / "file").chmod(0o640)
+    os.utime(here / "file", (10**9, 10**9))
+    server = serve("--root", here, "--insecure")
+    bare = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "sh"]
+    if subprocess.run([*bare, "true"], check=False).returncode:
+        pytest.skip("nothing can be mounted here")
+    words = ["get", f"{server.listen}/", there, "--insecure", "--checksum", "--json"]
+    done = subprocess.run([*bare, WEIR, *words], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert '"event": "notice"' not in done.stdout
+    after = (there / "file").stat()
+    assert (after.st_mode & 0o777, after.st_mtime) == (0o640, 10**9)

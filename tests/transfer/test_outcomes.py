@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import struct
 import threading
 from pathlib import Path
@@ -141,7 +142,34 @@ def test_what_arrives_in_a_directory_that_is_elsewhere_by_now_has_failed(world, 
         put_elsewhere(place, how)
         with pytest.raises(TransferFailed, match="moved, removed or replaced"):
             transfer.wait()
-    assert transfer.progress().files_failed > 0
+    progress = transfer.progress()
+    assert progress.files_failed > 0
+    # What failed so is not counted as in place, too; the directory itself may fail.
+    assert progress.files_failed + progress.files_done <= count + 1
+
+
+@pytest.mark.parametrize("way", ["send", "get"])
+def test_a_directory_that_is_removed_once_it_was_filled_has_failed(world, way):
+    source = world / "source"
+    (source / "below").mkdir(parents=True)
+    (source / "below" / "file").write_bytes(b"content")
+    (source / "large").write_bytes(os.urandom(4 * MIB))
+    options = {"keys": None, "rate": Rate("20 Mbit/s")}
+    served, place = (source, world / "here") if way == "get" else (world / "root", world / "root")
+    place.mkdir(exist_ok=True)
+    with Server([served], listen="127.0.0.1:0", keys=None) as server:
+        host = "{}:{}/".format(*server.address)
+        if way == "get":
+            transfer = Transfer.get([host], place, **options)
+        else:
+            transfer = Transfer.send([f"{source}/"], host, **options)
+        begun(transfer)
+        poll(lambda: (place / "below" / "file").exists())
+        # What is in place is reported within a twentieth of a second, here or there.
+        poll(lambda: transfer.progress().files_done > 0)
+        shutil.rmtree(place / "below")
+        with pytest.raises(TransferFailed, match='"below" was moved, removed or replaced'):
+            transfer.wait()
 
 
 @pytest.mark.parametrize("how", ["gone", "another", "link"])
@@ -194,6 +222,17 @@ def test_the_server_logs_what_failed(world, caplog):
         with pytest.raises(TransferFailed):
             begun(Transfer.send([world / "blocked"], place, keys=None)).wait()
         poll(lambda: "1 of 1 files failed" in caplog.text)
+
+
+def test_a_client_that_says_late_why_it_gave_up_broke_nothing(world):
+    """The log said so of one whose peer's disk was full, beside that."""
+    told = []
+    choices = {"listen": "127.0.0.1:0", "keys": None, "on_entry": lambda line, _: told.append(line)}
+    with Server([world / "root"], **choices) as server, peer.greeted(server.address) as client:
+        client.say(peer.message(peer.FAILURE, b"\x06" + peer.text(b"no room")))
+        while client.control.recv(4096):
+            pass
+    assert told == []
 
 
 @pytest.mark.parametrize("when", ["at once", "after the answer"])

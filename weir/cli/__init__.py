@@ -16,7 +16,10 @@ from collections.abc import Iterator, Sequence
 from weir import extras
 from weir.cli import output, plugins, secret
 from weir.cli.parser import Parser
-from weir.errors import BadInput, WeirError
+from weir.errors import BadInput, Unavailable, WeirError
+
+NO_THREAD = "can't start new thread"
+"""What Python says where the system allows no more: a limit on processes, or on memory."""
 
 COMMANDS: dict[str, str] = {
     "send": "send files or directories to a server, verified, paced, by a deadline",
@@ -93,6 +96,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _refuse(f"{wrong!r:.60} is not UTF-8 text", args)
         if not is_program:
             raise
+        if isinstance(error, RuntimeError) and str(error) == NO_THREAD:
+            lacking = Unavailable("this system allows no more threads; try again later")
+            output.is_the_work(False)
+            output.tell(lacking, as_json=getattr(args, "json", False))
+            return lacking.exit_code
         return _break(error, args)
 
 

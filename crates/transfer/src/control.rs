@@ -130,6 +130,7 @@ impl ControlReader {
             Some(Message::Skipped { message }) => {
                 Ok(Message::Skipped { message: printable(&message) })
             }
+            Some(Message::Unset { message }) => Ok(Message::Unset { message: printable(&message) }),
             Some(message) => Ok(message),
             None => {
                 let source = io::Error::from(io::ErrorKind::UnexpectedEof);

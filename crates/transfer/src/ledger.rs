@@ -94,6 +94,10 @@ impl Ledger {
         }
     }
 
+    pub(crate) fn unsettle(&self) {
+        self.lock().counts.done -= 1;
+    }
+
     pub(crate) fn fail(&self, file: FailedFile) {
         let mut entries = self.lock();
         entries.counts.failed += 1;

@@ -146,6 +146,11 @@ impl Progress {
         self.ledger.settle_all(files);
     }
 
+    /// A file that stood under its final name does not any more.
+    pub(crate) fn unsettle(&self) {
+        self.ledger.unsettle();
+    }
+
     /// Something that was to be moved is not; `path` is where it should have gone, where known.
     pub(crate) fn fail(&self, path: Option<&[u8]>, failure: FileFailure) {
         self.notice(failure.message.clone());

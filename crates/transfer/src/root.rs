@@ -292,22 +292,24 @@ impl Handle {
         Ok(Self { fd, stat })
     }
 
-    fn path(&self) -> String {
-        path_of(self.fd.as_fd())
-    }
-
     /// Sets the permission bits, if they are others.
     pub(crate) fn set_mode(&self, mode: u16) -> io::Result<()> {
         if self.stat.st_mode & 0o777 == u32::from(mode) {
             return Ok(());
         }
-        Ok(rustix::fs::chmod(&*self.path(), Mode::from_raw_mode(mode.into()))?)
+        set_mode_of(self.fd.as_fd(), mode)
     }
 
     /// Sets the modification time.
     pub(crate) fn set_modified(&self, modified_ns: i128) -> io::Result<()> {
-        let times = timestamps(modified_ns);
-        Ok(rustix::fs::utimensat(rustix::fs::CWD, &*self.path(), &times, AtFlags::empty())?)
+        let (times, path) = (timestamps(modified_ns), path_of(self.fd.as_fd()));
+        match rustix::fs::utimensat(rustix::fs::CWD, &*path, &times, AtFlags::empty()) {
+            // Nothing is mounted at `/proc`.
+            Err(rustix::io::Errno::NOENT) => {
+                Ok(rustix::fs::utimensat(&self.fd, "", &times, AtFlags::EMPTY_PATH)?)
+            }
+            set => Ok(set?),
+        }
     }
 }
 
@@ -366,7 +368,23 @@ fn path_of(handle: BorrowedFd<'_>) -> String {
 
 /// Sets the permission bits of what was opened for nothing but to be looked at.
 pub(crate) fn set_mode_of(handle: BorrowedFd<'_>, mode: u16) -> io::Result<()> {
-    Ok(rustix::fs::chmod(&*path_of(handle), Mode::from_raw_mode(mode.into()))?)
+    match rustix::fs::chmod(&*path_of(handle), Mode::from_raw_mode(mode.into())) {
+        // Nothing is mounted at `/proc`.
+        Err(rustix::io::Errno::NOENT) => set_mode_by_handle(handle, mode),
+        set => Ok(set?),
+    }
+}
+
+/// `fchmodat2`, on every architecture.
+const FCHMODAT2: libc::c_long = 452;
+
+/// The same without a path, which kernels before 6.6 do not know.
+#[allow(unsafe_code)]
+fn set_mode_by_handle(handle: BorrowedFd<'_>, mode: u16) -> io::Result<()> {
+    let (fd, mode) = (std::os::fd::AsRawFd::as_raw_fd(&handle), libc::c_uint::from(mode));
+    // SAFETY: the descriptor is open, and the empty path lives for the call.
+    let set = unsafe { libc::syscall(FCHMODAT2, fd, c"".as_ptr(), mode, libc::AT_EMPTY_PATH) };
+    if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Sets a file's permission bits.
@@ -374,10 +392,8 @@ pub(crate) fn set_mode(file: impl AsFd, mode: u16) -> io::Result<()> {
     Ok(rustix::fs::fchmod(file, Mode::from_raw_mode(mode.into()))?)
 }
 
-/// Sets a file's modification time and permission bits.
-pub(crate) fn set_attributes(file: impl AsFd, mode: u16, modified_ns: i128) -> io::Result<()> {
-    let file = file.as_fd();
-    set_mode(file, mode)?;
+/// Sets a file's modification time.
+pub(crate) fn set_modified(file: impl AsFd, modified_ns: i128) -> io::Result<()> {
     Ok(rustix::fs::futimens(file, &timestamps(modified_ns))?)
 }
 

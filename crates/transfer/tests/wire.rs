@@ -93,6 +93,7 @@ fn session_message() -> impl Strategy<Value = Message> {
         "[a-z]{0,15}".prop_map(|name| Message::SetCongestion { name }),
         Just(Message::Ping),
         "\\PC{0,99}".prop_map(|message| Message::Skipped { message }),
+        "\\PC{0,99}".prop_map(|message| Message::Unset { message }),
         any::<u16>().prop_map(|streams| Message::Joined { streams }),
         (vec(any::<u8>(), 0..99), options())
             .prop_map(|(destination, options)| Message::Assist { destination, options }),

@@ -19,7 +19,8 @@ KEYS_MAX = 1_000
 def read_once(content: bytes) -> Any:
     """What a body says; raises `json.JSONDecodeError` where that is no JSON, or twice the same."""
     try:
-        return json.loads(content, object_pairs_hook=_once)
+        # Left to itself, it takes UTF-16 and UTF-32, too, which others take for no JSON.
+        return json.loads(content.decode("utf-8-sig"), object_pairs_hook=_once)
     except RecursionError:
         raise json.JSONDecodeError("it is nested too deeply", "", 0) from None
     except UnicodeDecodeError:

@@ -6,7 +6,7 @@ many connections at all, those that have waited longest are cut off. Honest clie
 however many strangers come, it is the strangers who make way for them.
 
 What comes of a request before its body, or behind it, is bounded: kept as it comes, a head without
-end would fill the memory, by whoever can connect.
+end would fill the memory, by whoever can connect. So is what comes of a body after the answer.
 
 One address has half of all connections at most, so that whoever fills them, asking or reading
 slowly, leaves room for the others. It is half and no less because behind a proxy all clients have
@@ -21,6 +21,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from weir.calendar.rest.auth import BODY_BYTES_MAX
 from weir.calendar.rest.joined import JoinedTransport
 
 # A whole request, body included, has this long to arrive; so has an idle connection.
@@ -110,6 +111,8 @@ class Connection(HttpToolsProtocol):
     # What has come since something came of it, and whether something does now.
     _unused_bytes = 0
     _is_used = False
+    # What came of a body since its request was answered.
+    _answered_bytes = 0
 
     def connection_made(self, transport: Any) -> None:
         """Joins the crowd."""
@@ -133,12 +136,18 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """The head is there."""
         self._is_used = True
+        self._answered_bytes = 0
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         """A piece of the body is there."""
         self._is_used = True
         super().on_body(body)
+        # It is taken at all so that whoever sends it comes to read the answer.
+        if self.cycle.response_complete:
+            self._answered_bytes += len(body)
+            if self._answered_bytes > BODY_BYTES_MAX:
+                self.crowd.cut(self)
 
     def on_message_complete(self) -> None:
         """The whole request is there."""

@@ -99,6 +99,10 @@ impl Reception {
         let storage =
             |error| FileFailure::storage("cannot make the directory", &entry.path, &error);
         let directory = self.directories.get(&target).map_err(storage)?;
+        // What was made or filled here before may have been removed, or moved, since.
+        if !self.directories.has(&directory.at(target.clone())) {
+            return Err(FileFailure::moved(&entry.path));
+        }
         // A link within the root may lead back to it.
         if self.root.is(directory.fd()).map_err(storage)? {
             return Ok(None);

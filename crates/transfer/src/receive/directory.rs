@@ -1,6 +1,7 @@
 //! Open handles of the directories that files are being received into.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -8,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{Access, AtFlags};
 
+use super::attributes::{Attribute, Unset};
 use super::kept::Kept;
 use super::names::Names;
 use super::stage;
@@ -37,6 +39,8 @@ pub(crate) struct Directory {
     /// The file system that it is on.
     pub(crate) space: Arc<Space>,
     pub(crate) names: Arc<Names>,
+    /// The operation's.
+    unset: Arc<Unset>,
 }
 
 impl Directory {
@@ -65,7 +69,7 @@ impl Directory {
     /// What this file system makes of a file's modification time: some keep whole seconds or two.
     pub(crate) fn keeps(&self, modified_ns: i128) -> Option<i128> {
         stage::with_scratch(self.fd(), |file| {
-            root::set_attributes(file, 0o600, modified_ns)?;
+            root::set_modified(file, modified_ns)?;
             Ok(root::modified_ns(&rustix::fs::fstat(file)?))
         })
         .ok()
@@ -73,9 +77,37 @@ impl Directory {
 
     /// Sets its time and permissions once all is in it. That its files get its group, or are only
     /// their owners' to remove, is for those to say whose file system it is: no peer tells it.
-    pub(crate) fn conclude(&self, mode: u16, modified_ns: i128) -> io::Result<()> {
+    fn conclude(&self, path: &RelativePath, mode: u16, modified_ns: i128) -> io::Result<()> {
         let kept = rustix::fs::fstat(&self.fd)?.st_mode & 0o3000;
-        root::set_attributes(&self.fd, mode | kept as u16, modified_ns)
+        let (mode, which) = (mode | kept as u16, (path, self.fresh));
+        self.pass(Attribute::Mode(mode), which, root::set_mode(&self.fd, mode))?;
+        let set = root::set_modified(&self.fd, modified_ns);
+        self.pass(Attribute::Time(modified_ns), which, set)
+    }
+
+    /// Gives a file in it, which this operation has made, what it is to have, as far as the file
+    /// system lets that be set.
+    pub(crate) fn set_own(
+        &self,
+        file: &File,
+        path: &RelativePath,
+        mode: u16,
+        modified_ns: i128,
+    ) -> io::Result<()> {
+        self.pass(Attribute::Mode(mode), (path, true), root::set_mode(file, mode))?;
+        let set = root::set_modified(file, modified_ns);
+        self.pass(Attribute::Time(modified_ns), (path, true), set)
+    }
+
+    /// Lets pass what this file system refuses of everything, and has it told, once. `which`: what
+    /// it was refused of, and whether this operation has made that.
+    pub(crate) fn pass(
+        &self,
+        attribute: Attribute,
+        which: (&RelativePath, bool),
+        result: io::Result<()>,
+    ) -> io::Result<()> {
+        self.unset.pass(attribute, (self.fd(), self.identity.0), which, result)
     }
 
     /// Lets its owner write into it, where that has taken the right from itself, as rsync does;
@@ -111,6 +143,7 @@ pub(crate) struct Directories {
     /// Directories are on the disk before anything is received into them.
     sync: bool,
     rooms: Arc<Rooms>,
+    unset: Arc<Unset>,
     cache: Mutex<Cache>,
 }
 
@@ -137,12 +170,13 @@ impl Directories {
         rooms: Arc<Rooms>,
         sync: bool,
     ) -> Self {
-        Self { root, base, kept, rooms, sync, cache: Mutex::default() }
+        let (unset, cache) = (Arc::default(), Mutex::default());
+        Self { root, base, kept, sync, rooms, unset, cache }
     }
 
     /// Gives a directory the attributes that it is to have.
     pub(crate) fn conclude(&self, path: &RelativePath, mode: u16, time_ns: i128) -> io::Result<()> {
-        self.get(path)?.conclude(mode, time_ns)?;
+        self.get(path)?.conclude(path, mode, time_ns)?;
         self.cache().opened.remove(path);
         Ok(())
     }
@@ -192,6 +226,11 @@ impl Directories {
         self.cache().get(self, path)
     }
 
+    /// What could not be set of files and directories, to be told, since the last call.
+    pub(crate) fn take_unset(&self) -> Vec<String> {
+        self.unset.take()
+    }
+
     /// Whether a directory is still where files were received into it. It is held open, and would
     /// take them wherever it is now.
     pub(crate) fn has(&self, parent: &Parent) -> bool {
@@ -231,7 +270,8 @@ impl Cache {
         let identity = root::identity_of(&rustix::fs::fstat(&fd)?);
         let swept = AtomicBool::new(false);
         let names = self.folding.get(&identity).cloned().unwrap_or_default();
-        let directory = Arc::new(Directory { fd, identity, fresh, swept, space, names });
+        let unset = Arc::clone(&of.unset);
+        let directory = Arc::new(Directory { fd, identity, fresh, swept, space, names, unset });
         if !fresh
             && of.is_below_base(path)
             && let Some(mode) = directory.open_up(&of.root)?

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 use rustix::fs::{Mode, OFlags};
 
+use super::attributes::Attribute;
 use super::offers::{has_mode, has_time, is_alike, is_alone};
 use super::partial::{Partial, Reading};
 use super::place::Place;
@@ -198,9 +199,12 @@ fn adopt(place: &Place, entry: &FileEntry, present: Present) -> Result<bool, Fil
     if !is_set && !is_alone(&handle.stat) {
         return Ok(false);
     }
-    handle.set_mode(entry.mode).map_err(storage("cannot set the permissions of"))?;
+    let pass = |attribute, set| place.directory.pass(attribute, (path, false), set);
+    pass(Attribute::Mode(entry.mode), handle.set_mode(entry.mode))
+        .map_err(storage("cannot set the permissions of"))?;
     if !is_timely {
-        handle.set_modified(entry.modified_ns).map_err(storage("cannot set the time of"))?;
+        pass(Attribute::Time(entry.modified_ns), handle.set_modified(entry.modified_ns))
+            .map_err(storage("cannot set the time of"))?;
     }
     Ok(true)
 }

@@ -10,6 +10,7 @@
 mod abort;
 mod admission;
 mod assist;
+mod attributes;
 mod chunk;
 mod conclude;
 mod directory;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rustix::fs::Stat;
 
+use super::attributes::Attribute;
 use super::directory::Directory;
 use super::partial::{Choices, Partial};
 use super::place::{Near, Place};
@@ -218,7 +219,12 @@ impl Reception {
                 if !is_alone(&handle.stat) {
                     return Err(io::Error::other("it has other names by now"));
                 }
-                handle.set_mode(entry.mode)
+                let which = (&entry.path, false);
+                place.directory.pass(
+                    Attribute::Mode(entry.mode),
+                    which,
+                    handle.set_mode(entry.mode),
+                )
             });
             let what = "cannot set the permissions of";
             set.map_err(|error| FileFailure::storage(what, &entry.path, &error))?;

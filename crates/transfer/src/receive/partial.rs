@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use rustix::fs::{AtFlags, FallocateFlags};
 
+use super::attributes::Attribute;
 use super::directory::{Directory, Parent};
 use super::lease::{self, GRACE, Leases};
 use super::stage::{self, Locked, StageNames};
@@ -488,7 +489,8 @@ impl Partial {
         // Until it is named the next attempt must be able to take it over, and nobody else to
         // write to it.
         let (mode, staged) = (self.entry.mode, self.entry.mode & !0o022 | 0o600);
-        root::set_attributes(&self.file, staged, self.entry.modified_ns)?;
+        let (path, modified_ns) = (&self.entry.path, self.entry.modified_ns);
+        self.directory.set_own(&self.file, path, staged, modified_ns)?;
         let kept = if self.sync { self.file.sync_all() } else { storage::hand_over(&self.file) };
         kept.inspect_err(|_| self.give_up())?;
         let directory = self.directory.fd();
@@ -499,7 +501,8 @@ impl Partial {
             self.directory.sync()?;
         }
         if mode != staged {
-            root::set_mode(&self.file, mode)?;
+            let set = root::set_mode(&self.file, mode);
+            self.directory.pass(Attribute::Mode(mode), (path, true), set)?;
             if self.sync {
                 self.file.sync_all()?;
             }

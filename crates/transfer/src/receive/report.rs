@@ -10,7 +10,7 @@ use super::partial::Partial;
 use super::{Done, Incoming, Reception};
 use crate::control::HEARTBEAT;
 use crate::error::{FileFailure, TransferError};
-use crate::wire::{Message, RelativePath, Settled, UNNUMBERED};
+use crate::wire::{Message, RelativePath, Settled, UNNUMBERED, UNSET};
 
 /// How often progress is reported while there is any.
 pub(super) const TICK: Duration = Duration::from_millis(50);
@@ -65,6 +65,12 @@ impl Reception {
                 self.control.send(&Message::Committed(batch))?;
             }
         }
+        for message in self.directories.take_unset() {
+            if self.control.version() >= UNSET {
+                self.control.send(&Message::Unset { message: message.clone() })?;
+            }
+            self.progress.notice(message);
+        }
         let progress = Message::Progress { received_bytes: received, durable_bytes: durable };
         self.control.send(&progress)
     }
@@ -77,6 +83,9 @@ impl Reception {
             let looked = known.entry(Arc::clone(&done.parent));
             let in_place = *looked.or_insert_with(|| self.directories.has(&done.parent));
             if !in_place {
+                if done.settled.is_some() {
+                    self.progress.unsettle();
+                }
                 let file = done.settled.map_or(UNNUMBERED, |settled| settled.file);
                 let path = &done.parent.path;
                 self.fail_taken(file, path, FileFailure::moved(path));

@@ -433,13 +433,15 @@ mod tests {
         for mode in [0o600, 0o400, 0] {
             let (file, stage) = create_random(fd.as_fd()).unwrap();
             hold(file.as_fd());
-            crate::root::set_attributes(&file, mode, 0).unwrap();
+            crate::root::set_mode(&file, mode).unwrap();
+            crate::root::set_modified(&file, 0).unwrap();
             remove_expired(fd.as_fd()).unwrap();
             publish(file.as_fd(), fd.as_fd(), &stage, b"old").unwrap();
             // What was left behind is held by nobody.
             let (left, _) = create_random(fd.as_fd()).unwrap();
             hold(left.as_fd());
-            crate::root::set_attributes(&left, mode, 0).unwrap();
+            crate::root::set_mode(&left, mode).unwrap();
+            crate::root::set_modified(&left, 0).unwrap();
             drop(left);
             remove_expired(fd.as_fd()).unwrap();
             assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 1, "of mode {mode:o}");

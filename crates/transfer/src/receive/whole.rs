@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 
 use super::directory::Directory;
 use super::{stage, storage};
-use crate::root::{self, read_full};
+use crate::root::read_full;
 use crate::scratch;
 use crate::wire::FileEntry;
 
@@ -44,7 +44,7 @@ impl WholeFile {
         let at = directory.fd();
         match create_unnamed(at) {
             Ok(fd) => {
-                let file = self.fill(fd, content, care)?;
+                let file = self.fill(directory, fd, content, care)?;
                 let link = || stage::link_unnamed(file.as_fd(), at, name);
                 match directory.names.place(at, name, link) {
                     // Where nothing is mounted at `/proc`, some users cannot name it.
@@ -72,7 +72,7 @@ impl WholeFile {
         let at = directory.fd();
         let (fd, stage) = scratch::create_random(at)?;
         stage::hold(fd.as_fd());
-        let written = self.fill(fd, content, care).and_then(|file| {
+        let written = self.fill(directory, fd, content, care).and_then(|file| {
             let publish = || stage::publish(file.as_fd(), at, &stage, name);
             directory.names.place(at, name, publish)
         });
@@ -82,7 +82,13 @@ impl WholeFile {
         written
     }
 
-    fn fill(&self, fd: OwnedFd, content: &[u8], care: Care) -> io::Result<File> {
+    fn fill(
+        &self,
+        directory: &Directory,
+        fd: OwnedFd,
+        content: &[u8],
+        care: Care,
+    ) -> io::Result<File> {
         let file = File::from(fd);
         if self.entry.sparse {
             file.set_len(self.entry.size_bytes)?;
@@ -90,7 +96,7 @@ impl WholeFile {
         } else {
             file.write_all_at(content, 0)?;
         }
-        root::set_attributes(&file, self.entry.mode, self.entry.modified_ns)?;
+        directory.set_own(&file, &self.entry.path, self.entry.mode, self.entry.modified_ns)?;
         if care.read_back {
             storage::put_out_of_memory(&file)?;
             let mut read = vec![0; content.len()];

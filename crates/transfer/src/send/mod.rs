@@ -300,6 +300,7 @@ impl Sending {
                 Message::Progress { durable_bytes, .. } => {
                     self.progress.set_durable(durable_bytes);
                 }
+                Message::Unset { message } => self.progress.notice(message),
                 Message::SetRate { rate_bps } => {
                     self.pace.set_rate(Rate::from_bit_per_s(rate_bps));
                 }

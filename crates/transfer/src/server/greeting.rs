@@ -37,7 +37,8 @@ impl Shared {
             }
         });
         if let Err(error) = spawned {
-            self.log.tell(Entry::refused(&address.to_string(), None, &error));
+            let why = format!("no thread can be had for it: {error}");
+            self.log.tell(Entry::refused(&address.to_string(), None, &why));
         }
     }
 

@@ -63,6 +63,10 @@ impl Session<'_> {
             let Some(request) = next_past_pings(&mut reader)? else {
                 return Ok(());
             };
+            // What it ended had ended here before it said so: the log has that already.
+            if matches!(request, Message::Failure { .. }) {
+                return Ok(());
+            }
             self.be_patient(control::duration(self.shared.settings.silence))?;
             if let Err(error) = self.carry_out(&mut reader, &request) {
                 let (code, message) = (error.code(), error.to_string());

@@ -146,6 +146,9 @@ impl Message {
             Self::Skipped { message } => {
                 out.u8(64).bytes(shortened(message));
             }
+            Self::Unset { message } => {
+                out.u8(65).bytes(shortened(message));
+            }
             Self::Finish => {
                 out.u8(43);
             }
@@ -257,6 +260,7 @@ impl Message {
                 DirectoryEntry::decode(input, read_far_time)
             })?),
             64 => Self::Skipped { message: input.text("message", TEXT_LIMIT)? },
+            65 => Self::Unset { message: input.text("message", TEXT_LIMIT)? },
             43 => Self::Finish,
             44 => Self::Finished,
             kind => return Self::decode_stripe_fields(kind, input),

@@ -20,8 +20,10 @@ pub const DEALS: u16 = 6;
 /// The first version whose receivers hear what the sender left out, and whose catalogues say that
 /// a place is a single link.
 pub const SKIPS: u16 = 7;
+/// The first version whose senders hear which attributes could not be set.
+pub const UNSET: u16 = 8;
 /// The newest version that is spoken here.
-pub const NEWEST: u16 = SKIPS;
+pub const NEWEST: u16 = UNSET;
 /// The longest message in bytes, prefix excluded; the sender keeps batches far below.
 pub const MESSAGE_LIMIT: usize = 1 << 20;
 /// Bytes of the length prefix.
@@ -190,6 +192,12 @@ pub enum Message {
     /// [`SKIPS`].
     Skipped {
         /// For a person, with its name.
+        message: String,
+    },
+    /// Receiver to sender: the file system there lets attributes of this kind not be set; since
+    /// version [`UNSET`].
+    Unset {
+        /// For a person, with the first file's name.
         message: String,
     },
     /// Sender to receiver: symbolic links.

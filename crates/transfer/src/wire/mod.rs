@@ -24,7 +24,7 @@ pub use frame::{
 };
 pub use message::{
     AGAIN, DEALS, DEMANDS, JOINS, MESSAGE_LIMIT, Message, NEWEST, PREFIX_SIZE, Role, SKIPS,
-    STRIPES, UNNUMBERED, VERSION, WrittenChunk, greeting, version_of,
+    STRIPES, UNNUMBERED, UNSET, VERSION, WrittenChunk, greeting, version_of,
 };
 pub(crate) use options::CONGESTION_LIMIT;
 pub use options::{HashKind, Options};
