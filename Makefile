@@ -53,7 +53,7 @@ lint:       ## formatting, lints, types, the documentation of the crates
 # compiled.
 lint: FUZZ_LINT = CARGO_TARGET_DIR=target CUSTOM_LIBFUZZER_PATH=/nowhere/libfuzzer.a
 
-bench:      ## against peers, into out/bench: all, or NAME=emulator|mover|calendar|calendar_load|calendar_restart|planning|control|deadline|fluid|packet|recognition|classifiers|choice|wan|relay|desktop
+bench:      ## against peers, into out/bench: all, or NAME=emulator|mover|calendar|calendar_load|calendar_restart|planning|control|deadline|fluid|packet|recognition|classifiers|choice|shared|far|wan|relay|desktop
 	@scripts/setup bench
 	.venv/bin/python -m benches $(NAME)
 

@@ -135,15 +135,21 @@ def run() -> list[dict[str, Any]]:
         return pairs(asked)
     table: list[dict[str, Any]] = []
     for seed, setting in enumerate(settings(), 1):
-        with open_workspace(round(4 * FILE_S * setting.rate_mbit_s * 1e6 / 8)) as folder:
-            table += rows(setting, _Path(setting, seed, folder))
-        last = table[-1]
-        print(
-            f"{last['metric']}: {last['ours']:.2f} s, {last['peer']} {last['peer_value']:.2f} s",
-            file=sys.stderr,
-            flush=True,
-        )
+        table += measured(setting, seed)
     return table
+
+
+def measured(setting: Setting, seed: int) -> list[dict[str, Any]]:
+    """The rows of one path, told as soon as they are known."""
+    with open_workspace(round(4 * FILE_S * setting.rate_mbit_s * 1e6 / 8)) as folder:
+        found = list(rows(setting, _Path(setting, seed, folder)))
+    last = found[-1]
+    print(
+        f"{last['metric']}: {last['ours']:.2f} s, {last['peer']} {last['peer_value']:.2f} s",
+        file=sys.stderr,
+        flush=True,
+    )
+    return found
 
 
 class _Path:
