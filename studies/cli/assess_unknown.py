@@ -25,6 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="instead, paths that are not to be known, beside a grid of N of those that are",
     )
+    parser.add_argument("--fast", type=int, metavar="N", help="instead, N paths of 1 to 10 Gbit/s")
     parser.add_argument(
         "--seed", type=int, default=2, metavar="N", help="seed of the grid (2; it learned from 1)"
     )
@@ -37,14 +38,19 @@ def run(args: argparse.Namespace) -> int:
     """Prints two tables in Markdown."""
     # Only here, so that `weir ops --help` need not wait for numpy.
     from studies.training import beyond, out_of_distribution
-    from studies.training.grid import SEEMING, USUAL_BBR, grid
+    from studies.training.grid import FAST, SEEMING, USUAL_BBR, grid
     from studies.training.train import COUNT_UNKNOWN, FOLDER, FURTHER_BBR, is_learned, simulated
     from weir.congestion.classify.recogniser import SHIPPED, Recogniser
 
     recogniser = Recogniser.load(args.recogniser or SHIPPED)
     lines: Iterable[str]
-    if args.beyond:
-        place, share = args.folder or FOLDER, args.beyond / COUNT_UNKNOWN
+    place = args.folder or FOLDER
+    if args.fast:
+        seen = grid(args.fast, args.seed, place, ranges=FAST)
+        kinds = {"1 to 10 Gbit/s": [fast for fast, _ in seen]}
+        lines = beyond.answered(recogniser, kinds, args.seed)
+    elif args.beyond:
+        share = args.beyond / COUNT_UNKNOWN
         recordings = list(simulated(args.beyond, args.seed, place, of_further=share))
         kinds = {
             "to be known": [one for one in recordings if is_learned(one)],

@@ -110,6 +110,8 @@ WIDE = Ranges(
     labels=(*ROUND, *CROWDS),
 )
 """From an access line to a data centre; with many streams, too."""
+FAST = replace(USUAL, name="fast", rates_bps=(1e9, 10e9))
+"""Faster than any that was learned from; `BDP_MAX` keeps most of them short."""
 USUAL_SLOW = replace(USUAL, name="usual-slow", rates_bps=(50e6, 100e6))
 WIDE_SLOW = replace(WIDE, name="wide-slow", rates_bps=(4e6, 60e6), skew=1.0)
 """More of either, where it is soon simulated."""
