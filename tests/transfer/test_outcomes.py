@@ -152,7 +152,7 @@ def test_what_arrives_in_a_directory_that_is_elsewhere_by_now_has_failed(world, 
 def test_a_directory_that_is_removed_once_it_was_filled_has_failed(world, way):
     source = world / "source"
     (source / "below").mkdir(parents=True)
-    (source / "below" / "file").write_bytes(b"content")
+    (source / "below" / "file").write_bytes(os.urandom(5 * MIB))  # large ones come first
     (source / "large").write_bytes(os.urandom(4 * MIB))
     options = {"keys": None, "rate": Rate("20 Mbit/s")}
     served, place = (source, world / "here") if way == "get" else (world / "root", world / "root")
