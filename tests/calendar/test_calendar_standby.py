@@ -4,10 +4,12 @@ import asyncio
 import socket
 import tempfile
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psycopg
 import pytest
-from calendar_lab import request, settings
+from calendar_lab import request, settings, wait_for
 from clusters import Cluster
 from rig import PATIENCE_S
 from standby_pair import Pair, log
@@ -73,6 +75,45 @@ def test_requests_that_wait_are_answered_by_the_one_that_takes_over(pair):
             kinds = [x["kind"] for x in client.why(one["id"])["story"]]
             answered = [x for x in kinds if x in {"admitted", "refused"}]
             assert kinds[0] == "waiting" and len(answered) == 1
+
+
+GATE = """
+CREATE FUNCTION gate() RETURNS trigger LANGUAGE plpgsql
+  AS 'BEGIN PERFORM pg_advisory_xact_lock_shared(77); RETURN NEW; END';
+CREATE CONSTRAINT TRIGGER gate AFTER INSERT ON transfers {when}
+  FOR EACH ROW EXECUTE FUNCTION gate();
+SELECT pg_advisory_lock(77)
+"""
+
+
+@pytest.mark.parametrize("when", ["NOT DEFERRABLE", "INITIALLY DEFERRED"], ids=["row", "commit"])
+def test_an_admission_that_its_service_dies_in_is_made_once(postgres_store, tmp_path, when):
+    """The server holds it, and carries on with it later: what came in there is waited for."""
+    pair = Pair(tmp_path, postgres_store)
+    try:
+        pair.start()
+        with (
+            psycopg.connect(postgres_store, autocommit=True) as gate,
+            ThreadPoolExecutor() as pool,
+            pair.client() as client,
+        ):
+            for statement in GATE.format(when=when).split(";\n"):
+                gate.execute(statement)
+            asked = pool.submit(client.submit, request(), "one")
+            held = "SELECT 1 FROM pg_locks WHERE locktype='advisory' AND objid=77 AND NOT granted"
+            wait_for(lambda: gate.execute(held).fetchone())
+            pair.serving.kill()
+            # The other one has the store's lock, and waits for what the server is at.
+            row = "SELECT 1 FROM pg_stat_activity WHERE query LIKE 'UPDATE service%' AND pid <> ALL"
+            row += "(SELECT pid FROM pg_locks WHERE objid=77) AND wait_event_type='Lock'"
+            wait_for(lambda: gate.execute(row).fetchone())
+            gate.execute("SELECT pg_advisory_unlock(77)")
+            made = asked.result(PATIENCE_S)
+            rows = gate.execute("SELECT id FROM transfers WHERE idempotency_key='one'").fetchall()
+            assert rows == [(made["id"],)]
+            assert [one["id"] for one in client.list("all")] == [made["id"]]
+    finally:
+        pair.stop()
 
 
 def test_of_a_service_that_was_stopped_is_asked_again_what_can_be_asked_twice(shared, tokens):

@@ -231,6 +231,11 @@ impl TransferError {
     /// What the caller can do about it.
     pub fn class(&self) -> ErrorClass {
         match self {
+            // The request may be right: this machine lacks something now, or its storage fails.
+            Self::Local { source, .. } if is_full(source) || is_broken(source) => {
+                ErrorClass::Failed
+            }
+            Self::Local { source, .. } if is_shortage(source) => ErrorClass::Unavailable,
             Self::Remote { .. }
             | Self::UnknownHost { .. }
             | Self::Listen { .. }
@@ -268,8 +273,11 @@ impl TransferError {
             Self::Busy { .. } => FailureCode::Busy,
             Self::DiskFull(_) => FailureCode::DiskFull,
             Self::Incomplete { code, .. } | Self::Peer { code, .. } => *code,
-            Self::Storage { source, .. } if is_full(source) => FailureCode::DiskFull,
+            Self::Storage { source, .. } | Self::Local { source, .. } if is_full(source) => {
+                FailureCode::DiskFull
+            }
             Self::Storage { .. } => FailureCode::Storage,
+            Self::Local { source, .. } if is_broken(source) => FailureCode::Storage,
             _ => match self.class() {
                 ErrorClass::BadInput => FailureCode::BadRequest,
                 ErrorClass::Refused => FailureCode::Denied,
@@ -302,6 +310,11 @@ impl TransferError {
 
 fn is_full(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT))
+}
+
+/// Whether it is the storage that failed.
+fn is_broken(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EIO | libc::ESTALE))
 }
 
 /// Whether there is too little of something now: space, descriptors, memory.
@@ -379,6 +392,21 @@ impl FileFailure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_this_machine_lacks_is_no_wrong_request() {
+        let found = |errno| {
+            let source = io::Error::from_raw_os_error(errno);
+            let error = TransferError::Local { what: "x", path: "x".into(), source };
+            (error.class(), error.code())
+        };
+        let (failed, away) = (ErrorClass::Failed, ErrorClass::Unavailable);
+        assert_eq!(found(libc::EIO), (failed, FailureCode::Storage));
+        assert_eq!(found(libc::ESTALE), (failed, FailureCode::Storage));
+        assert_eq!(found(libc::EDQUOT), (failed, FailureCode::DiskFull));
+        assert_eq!(found(libc::EMFILE), (away, FailureCode::Lost));
+        assert_eq!(found(libc::ENOENT), (ErrorClass::BadInput, FailureCode::BadRequest));
+    }
 
     #[test]
     fn what_may_pass_is_told_from_what_is_final() {
