@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benches.harness import quick, row
+from benches.harness import PAYLOAD, quick, row
 from studies.rig.copying import LIMIT_S, Hosts, WeirSend, copy
 from studies.rig.workspace import open_workspace
 from weir import kernel_controls
@@ -58,8 +58,6 @@ _PART_BYTES = 1 << 24  # at once: a generator gives less than 256 MiB
 ENOUGH = 1.10
 """With at most so much of the least time possible a choice is no further from the best setting."""
 LEAST = "a file of one byte, and the line for the rest"
-_PAYLOAD = 1448 / 1500
-"""What a full packet has of content."""
 PAIR_S = 6.0
 """A file of a pair takes plain sending so long at most."""
 SLOWER = 1.02
@@ -182,7 +180,7 @@ class _Path:
 
         The line carries full packets at its rate.
         """
-        rate_bps = self._setting.rate_mbit_s * 1e6 * _PAYLOAD
+        rate_bps = self._setting.rate_mbit_s * 1e6 * PAYLOAD
         return self._seconds(self._byte, ("--cca", "cubic")) + 8 * self._count / rate_bps
 
     @property

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from benches import choice
-from benches.harness import quick, row
+from benches.harness import PAYLOAD, quick, row
 from studies.rig.dumbbell import traffic
 from studies.training.simulated import along
 from weir import Time
@@ -24,8 +24,6 @@ BUFFERS_MIB = (64, 768, 1_536)
 """A lab's, two products of rate and round trip, and four."""
 SECONDS, SETTLED_S = 60, 20
 """How long it sends, and after how long it counts: slow start takes five seconds there."""
-_PAYLOAD = 1448 / 1500
-"""What a full packet has of content."""
 
 
 def goodput_bps(path: NetworkPath, control: str, buffer_mib: int, seconds: int) -> float:
@@ -48,7 +46,7 @@ def rows(called: str, seconds: int) -> Iterator[dict[str, Any]]:
             found_bps = goodput_bps(path, control, buffer_mib, seconds)
             words = f"{called}, simulated: {control}, buffers of {buffer_mib} MiB"
             print(f"{words}: {found_bps / 1e9:.2f} Gbit/s", file=sys.stderr, flush=True)
-            line_gbit_s = path.rate_bps * _PAYLOAD / 1e9
+            line_gbit_s = path.rate_bps * PAYLOAD / 1e9
             yield row(words, "Gbit/s", found_bps / 1e9, "the line", line_gbit_s, 1)
 
 

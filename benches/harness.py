@@ -22,6 +22,8 @@ from benches.harness_machine import load_average, machine_notes
 from weir.errors import BadInput, WeirError
 
 OUT = Path("out/bench")
+PAYLOAD = 1448 / 1500
+"""What a full packet has of content."""
 
 
 class Row(TypedDict):

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from benches.harness import quick, row
+from benches.harness import PAYLOAD, quick, row
 from studies.rig.trial import Trial, carry_out
 from studies.rig.trial.outcome import Outcome
 from weir.congestion.recordings import NetworkPath
@@ -27,8 +27,6 @@ OTHERS = (
 CONTROLS = ("auto", "cubic", "bbr")
 SECONDS = 90.0
 _AT_ONCE = 4  # labs that two processors carry
-_PAYLOAD = 1448 / 1500
-"""What a full packet has of content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +61,7 @@ class Cell:
     def share(self, outcome: Outcome) -> float:
         """The file's goodput over an equal part of the path's payload."""
         streams = 1 + len(outcome.others)
-        return outcome.own_bps * streams / (NetworkPath.parse(self.path).rate_bps * _PAYLOAD)
+        return outcome.own_bps * streams / (NetworkPath.parse(self.path).rate_bps * PAYLOAD)
 
 
 def rows(cells: Sequence[tuple[Cell, Outcome]]) -> Iterator[dict[str, Any]]:

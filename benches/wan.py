@@ -40,8 +40,6 @@ PACKAGES = [
     *("globus-gridftp-server-progs", "globus-gass-copy-progs", "rsync", "rclone"),
     *("xrootd-server", "xrootd-client"),
 ]
-_PAYLOAD = 1448 / 1500
-"""What a full packet has of content."""
 _WARM_UP_S = 5.0
 _EDGE = "edge"
 """The sender's own link, where others share the path."""
@@ -153,7 +151,7 @@ class Bench:
         except WeirError as error:
             return Run(data, self._path, mover.name, 0.0, f"failed: {error}")
         if took_s is None:
-            mbit_per_s = carried * _PAYLOAD * 8 / self._sizes.limit_s / 1e6
+            mbit_per_s = carried * harness.PAYLOAD * 8 / self._sizes.limit_s / 1e6
             return Run(data, self._path, mover.name, mbit_per_s, "stopped")
         found = difference(source, target)
         mbit_per_s = size * 8 / took_s / 1e6

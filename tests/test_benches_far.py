@@ -9,7 +9,7 @@ PATH = NetworkPath.parse("1000 Mbit/s, 100 ms, 1 BDP")
 
 
 @pytest.mark.parametrize("control", ["cubic", "bbr"])
-def test_a_buffer_leaves_once_in_each_round_trip_or_the_line_is_full(control):
+def test_a_stream_gets_what_its_buffer_or_the_line_allows(control):
     limit_bps = 2**20 * 8 / 0.1
     # A sender writes again when a third is free, so that what leaves at once is two thirds or more.
     assert 0.64 * limit_bps < goodput_bps(PATH, control, 1, 12) < limit_bps

@@ -79,10 +79,7 @@ impl Directory {
     /// their owners' to remove, is for those to say whose file system it is: no peer tells it.
     fn conclude(&self, path: &RelativePath, mode: u16, modified_ns: i128) -> io::Result<()> {
         let kept = rustix::fs::fstat(&self.fd)?.st_mode & 0o3000;
-        let (mode, which) = (mode | kept as u16, (path, self.fresh));
-        self.pass(Attribute::Mode(mode), which, root::set_mode(&self.fd, mode))?;
-        let set = root::set_modified(&self.fd, modified_ns);
-        self.pass(Attribute::Time(modified_ns), which, set)
+        self.set(&self.fd, (path, self.fresh), mode | kept as u16, modified_ns)
     }
 
     /// Gives a file in it, which this operation has made, what it is to have, as far as the file
@@ -94,9 +91,19 @@ impl Directory {
         mode: u16,
         modified_ns: i128,
     ) -> io::Result<()> {
-        self.pass(Attribute::Mode(mode), (path, true), root::set_mode(file, mode))?;
-        let set = root::set_modified(file, modified_ns);
-        self.pass(Attribute::Time(modified_ns), (path, true), set)
+        self.set(file, (path, true), mode, modified_ns)
+    }
+
+    /// `which`: as in `pass`.
+    fn set(
+        &self,
+        of: impl AsFd,
+        which: (&RelativePath, bool),
+        mode: u16,
+        modified_ns: i128,
+    ) -> io::Result<()> {
+        self.pass(Attribute::Mode(mode), which, root::set_mode(&of, mode))?;
+        self.pass(Attribute::Time(modified_ns), which, root::set_modified(&of, modified_ns))
     }
 
     /// Lets pass what this file system refuses of everything, and has it told, once. `which`: what
