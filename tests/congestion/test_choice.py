@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from studies.training.interaction import Pairing, meet
 from weir.congestion.choice import Interaction, Meeting, Wanted, choose, one_level_tree
+from weir.congestion.choice.known import Echoes
 from weir.congestion.choice.reach import Reach, max_min
 from weir.congestion.classify.recogniser import Recogniser
 from weir.congestion.path import PathState
@@ -140,7 +141,9 @@ def test_what_is_known_of_the_path_decides_which_meetings_count():
 def test_what_is_beyond_the_table_is_said():
     table = meetings_of({1e7: {"cubic": 0.5, "bbr": 0.9}, 1e8: {"cubic": 0.2, "bbr": 0.5}})
     path = PathState("ours", 0.05, goodput_bps=9e8, full_bps=9e8)
-    choice = choose(seen(X=1.0), ("bbr", "cubic"), "cubic", Wanted(), table, path, rtt_s=0.04)
+    choice = choose(
+        seen(X=1.0), ("bbr", "cubic"), "cubic", Wanted(), table, path, None, Echoes(0.04, 0.04)
+    )
     assert choice.control == "bbr"
     assert choice.why.endswith(
         "(a rate of 900 Mbit/s counts as 100 Mbit/s; a round trip of 40 ms counts as 50 ms)"
@@ -414,6 +417,23 @@ def test_what_others_make_overflow_is_no_loss_of_the_path(use):
     """Four BBR that squeeze a CUBIC: most of what little it sends is lost."""
     assert shipped(lossy(0.4, use), Bn=0.7, B1_B1=0.3).control == "bbr"
     assert shipped(lossy(0.4, use), Cn=1.0).control == "cubic"
+
+
+SIXTEEN = PathState("room", 0.0617, goodput_bps=1.39e6, delivered=1_260, lost=15, loss_events=15)
+"""Beside sixteen CUBIC of 40 Mbit/s and 30 ms, as the kernel's counters tell it: of 15 losses each
+is of a full queue, which the stream's smoothed round trip does not show."""
+
+
+@pytest.mark.parametrize(
+    ("echoes", "control"),
+    [(None, "bbr"), (Echoes(0.0651, 0.0658), "bbr"), (Echoes(0.0651, 0.0711), "cubic")],
+)
+def test_where_echoes_wait_in_a_queue_others_fill_it_whatever_the_path_loses(echoes, control):
+    """Where none does loss-based streams are bounded, and what they leave is there to be taken."""
+    for background in ("Cn", "C1-C1", "R1"):
+        recognised, offered = seen(**{background: 1.0}), ("bbr", "cubic")
+        choice = choose(recognised, offered, "cubic", Wanted(), path=SIXTEEN, echoes=echoes)
+        assert choice.control == control, background
 
 
 def test_on_an_unknown_path_its_losses_change_nothing():

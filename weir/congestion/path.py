@@ -45,6 +45,11 @@ _HELD = 0.5  # of the time: what holds us up for longer is the limit, and not th
 Use = Literal["room", "ours", "shared"]
 
 
+def noise_s(least_s: float) -> float:
+    """What is longer than the least round-trip time by more has waited in a queue."""
+    return max(_QUEUE_MIN_S, _QUEUE_SHARE * least_s)
+
+
 @dataclass(frozen=True, slots=True)
 class PathState:
     """What is known of a path.
@@ -195,7 +200,7 @@ class PathReader:
     @property
     def _noise_s(self) -> float:
         burst_s = _BURST / self._best_pps if self._best_pps else 0.0
-        return max(_QUEUE_MIN_S, _QUEUE_SHARE * self._rtt_s, burst_s)
+        return max(noise_s(self._rtt_s), burst_s)
 
     def _queue(self, look: _Look) -> bool:
         """Whether a queue stood."""

@@ -21,7 +21,7 @@ from operator import mul
 from typing import Protocol, runtime_checkable
 
 from weir.congestion.choice.interaction import Interaction
-from weir.congestion.choice.known import Known
+from weir.congestion.choice.known import Echoes, Known
 from weir.congestion.choice.reach import Outcome, Reach
 from weir.congestion.choice.response import BBR_LOSS_MAX
 from weir.congestion.classify.classes import KIND
@@ -145,7 +145,7 @@ def choose(
     interaction: Interaction | None = None,
     path: PathState | None = None,
     fallback: str | None = None,
-    rtt_s: float | None = None,
+    echoes: Echoes | None = None,
 ) -> Choice:
     """The control that is worth most beside what was recognised.
 
@@ -157,7 +157,7 @@ def choose(
         interaction: what the controls do; the shipped table by default.
         path: what it does to packets; None, or where it bounds no control, the table alone counts.
         fallback: the control that is wanted in doubt; None for what harms least.
-        rtt_s: the least round-trip time of echoes, if any were sent.
+        echoes: how long they took beside the control in use, if any were sent.
     """
     table = interaction or Interaction.shipped()
     allowed = frozenset(offered)
@@ -165,11 +165,14 @@ def choose(
         return _in_doubt(recognised.why, allowed, current, fallback)
     there = _with_kind(recognised, table)
     is_idle = there.get(IDLE, 0.0) > 0.5
-    # Nobody would be heard on a path that loses so much at random. It is the overflow of a queue
-    # that others keep full, told by a stream which they let hardly see it.
-    is_overflow = path is not None and path.loss >= BBR_LOSS_MAX and not is_idle
+    # A stream to which many others leave a few packets hardly sees their queue, and takes its
+    # overflow for loss at random. But where echoes wait in a queue it is filled, whatever the path
+    # loses; and on a path that did lose so much at random nobody would be heard. BBR may have
+    # filled it itself.
+    is_filled = echoes is not None and echoes.wait and gives_way(current)
+    is_overflow = not is_idle and path is not None and (is_filled or path.loss >= BBR_LOSS_MAX)
     reach = Reach(None if is_overflow else path, current)
-    known = Known.of(path, rtt_s, is_alone=is_idle)
+    known = Known.of(path, echoes.least_s if echoes else None, is_alone=is_idle)
     likely = {
         label: probability for label, probability in there.items() if probability >= _UNLIKELY
     }

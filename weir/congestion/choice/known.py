@@ -14,9 +14,11 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
-from weir.congestion.path import PathState
+from weir.congestion.path import PathState, noise_s
 from weir.format import delay, rate
+from weir.probe.sample import Sample
 
 Range = tuple[float, float]
 """Least and most; the same where a value is known."""
@@ -28,6 +30,31 @@ _NEAR = 1.1  # so much beyond the grid is its edge
 
 Point = tuple[float, float, float]
 """A rate in bit/s, a round-trip time in s, a queue in bandwidth-delay products."""
+
+
+@dataclass(frozen=True, slots=True)
+class Echoes:
+    """How long echoes took beside our own stream.
+
+    Attributes:
+        least_s: the least round-trip time.
+        middle_s: the median. A stream that uses less than half of a path delays fewer than half of
+            the echoes by its own packets.
+    """
+
+    least_s: float
+    middle_s: float
+
+    @classmethod
+    def of(cls, samples: Sequence[Sample]) -> "Echoes | None":
+        """None where none was answered."""
+        rtts_ns = [sample.min_ns for sample in samples if sample.min_ns is not None]
+        return cls(min(rtts_ns) / 1e9, median(rtts_ns) / 1e9) if rtts_ns else None
+
+    @property
+    def wait(self) -> bool:
+        """Whether most of them waited in a queue."""
+        return self.middle_s - self.least_s > noise_s(self.least_s)
 
 
 @dataclass(frozen=True, slots=True)

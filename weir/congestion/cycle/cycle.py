@@ -37,6 +37,7 @@ from weir import kernel_controls
 from weir._core import Rate
 from weir.congestion.choice import Choice, Interaction, Wanted, choose
 from weir.congestion.choice.decide import Recognised, one_level_tree
+from weir.congestion.choice.known import Echoes
 from weir.congestion.choice.reach import LOSS_BASED
 from weir.congestion.choice.response import streams_to_fill
 from weir.congestion.classify.beside import OWN, can_hear
@@ -95,7 +96,7 @@ def decide(
     """The control for this host's connections, by either rule; see `choose` for the rest.
 
     `controls` are those that may be chosen; None for all that the host offers. `samples` tell the
-    path's round-trip time.
+    path's round-trip time, and whether a queue stands.
 
     Raises:
         Unsupported: the work's tree wants one that this host does not offer.
@@ -105,9 +106,8 @@ def decide(
         require_congestion([choice.control])
         return choice
     offered = kernel_controls.offered() if controls is None else controls
-    rtts_ns = [sample.min_ns for sample in samples if sample.min_ns is not None]
-    rtt_s = min(rtts_ns) / 1e9 if rtts_ns else None
-    return choose(recognised, offered, current, wanted, interaction, path, fallback, rtt_s)
+    echoes = Echoes.of(samples)
+    return choose(recognised, offered, current, wanted, interaction, path, fallback, echoes)
 
 
 class Selection(ThreadedCompanion):
