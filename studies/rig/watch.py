@@ -18,7 +18,7 @@ GREEDY_SHARE = 0.3
 
 # A line, from its beginning: its end can look like two addresses ("minrtt:32 snd_wnd:79872").
 _SOCKET = re.compile(
-    r"^\S+ +\d+ +\d+ +\S+:\d+ +\S+:(\d+)[ \t]+(\w+) .*?\bbytes_acked:(\d+)", re.MULTILINE
+    r"^\S+ +\d+ +\d+ +(\S+:\d+) +\S+:(\d+)[ \t]+(\w+) .*?\bbytes_acked:(\d+)", re.MULTILINE
 )
 
 
@@ -75,9 +75,14 @@ def by_port(sockets: str) -> dict[int, tuple[int, str]]:
     another that carries next to nothing.
     """
     most: dict[int, tuple[int, str]] = {}
-    for port, congestion, acked in _SOCKET.findall(sockets):
+    for _, port, congestion, acked in _SOCKET.findall(sockets):
         most[int(port)] = max(most.get(int(port), (0, "")), (int(acked), congestion))
     return most
+
+
+def by_connection(sockets: str, port: int) -> dict[str, int]:
+    """Bytes acknowledged by the connections that a host has to a port, by their own end."""
+    return {own: int(acked) for own, to, _, acked in _SOCKET.findall(sockets) if int(to) == port}
 
 
 def rates_bps(looks: Sequence[Look]) -> tuple[int, ...]:

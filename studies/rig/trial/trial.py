@@ -42,11 +42,14 @@ Seen: TypeAlias = Callable[[float, Sequence[float]], None]
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """Bytes that were acknowledged by an instant: the file's first, then each stream's."""
+    """Bytes that were acknowledged by an instant: the file's first, then each stream's.
+
+    By connection: `weir send` may take new ones.
+    """
 
     step: int
     at_s: float
-    acked: Sequence[int]
+    acked: Sequence[Mapping[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,19 +234,23 @@ def _looks(lab: Lab, trial: Trial) -> Iterator[_Look]:
     steps, step = round(trial.seconds / STEP_S), 0
     while step <= steps:
         time.sleep(max(0.0, begin_s + step * STEP_S - time.monotonic()))
-        most = watch.by_port(watch.sockets(lab, NEAR))
+        sockets = watch.sockets(lab, NEAR)
         at_s = time.monotonic()
         step = max(step, round((at_s - begin_s) / STEP_S))
-        yield _Look(step, at_s, [most.get(port, (0, ""))[0] for port in ports])
+        yield _Look(step, at_s, [watch.by_connection(sockets, port) for port in ports])
         step += 1
 
 
 def _rates(before: _Look, now: _Look) -> Iterator[list[float]]:
     """Yields the rates for each step between two looks; a machine that keeps up has one step."""
     pairs = zip(before.acked, now.acked, strict=True)
-    # A connection that has ended counts nothing: its earlier bytes are not a rate below zero.
-    rates = [max(0, new - old) * 8 / (now.at_s - before.at_s) for old, new in pairs]
+    rates = [_grown(old, new) * 8 / (now.at_s - before.at_s) for old, new in pairs]
     yield from itertools.repeat(rates, now.step - before.step)
+
+
+def _grown(before: Mapping[str, int], now: Mapping[str, int]) -> int:
+    """Bytes that are new; of a connection that has ended none are known."""
+    return sum(max(0, acked - before.get(own, 0)) for own, acked in now.items())
 
 
 def _outcome(

@@ -9,6 +9,7 @@ import xml.etree.ElementTree as ET
 import pytest
 from rig import lab_lacks, until
 
+from studies.rig import watch
 from studies.rig.trial import Outcome, Trial, carry_out, trial
 from studies.rig.trial.timetable import Timetable, Turn
 from weir.chart.panels import Curve, Panel, draw
@@ -124,6 +125,19 @@ def test_a_look_that_came_late_stands_for_all_that_it_covers(monkeypatch):
     assert rates == sorted(rates)
     assert len(set(rates)) < 20  # some are of one look
     assert sum(rates) / 20 == pytest.approx(8 * 10e6, rel=0.02)
+
+
+def test_what_new_connections_carry_counts_beside_the_old_ones():
+    """The old one has carried more and stays for a while; then it has ended."""
+
+    def look(step, acked):
+        lines = [f"ESTAB 0 0 a:{own} b:7 bbr bytes_acked:{count}" for own, count in acked.items()]
+        return trial._Look(step, step, [watch.by_connection("\n".join(lines), 7)])
+
+    told = [{1: 50}, {1: 80, 2: 7}, {1: 80, 2: 30}, {2: 90}, {3: 20}]
+    pairs = itertools.pairwise(look(step, acked) for step, acked in enumerate(told))
+    rates = [rate / 8 for before, now in pairs for (rate,) in trial._rates(before, now)]
+    assert rates == [37, 23, 60, 20]
 
 
 def test_what_arrived_is_held_to_what_was_sent_bit_by_bit(tmp_path):
