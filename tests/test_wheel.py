@@ -43,6 +43,7 @@ def test_the_models_are_in_the_wheel_and_small(wheel):
             if one.filename.startswith(OF_CHOOSING) and not one.filename.endswith(".py")
         }
     assert "weir/congestion/classify/recogniser.npz" in sizes
+    assert "weir/congestion/classify/company.npz" in sizes
     assert "weir/congestion/choice/interaction.json" in sizes
     assert sum(sizes.values()) < MODELS_MAX
 

@@ -21,7 +21,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=int,
         metavar="N",
         help="usual paths to simulate (1102; 114 with --unknown-only, 38 with --bbr-only; slow "
-        "ones with --wide-only, 1600 of any kind with --kinds-only)",
+        "ones with --wide-only, 1600 of any kind with --kinds-only, 1400 runs with --beside)",
     )
     parser.add_argument("--seed", type=int, metavar="N", help="seed of paths and of learning (1)")
     parser.add_argument(
@@ -66,23 +66,36 @@ def configure(parser: argparse.ArgumentParser) -> None:
         dest="part",
         help="likewise, only of what kind it is: BBR of version 3, or held by its application",
     )
+    part.add_argument(
+        "--beside",
+        action="store_const",
+        const="beside",
+        dest="part",
+        help="instead, who else is there beside one stream of our own, in a file of its own",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Learns, and says where the recogniser is."""
-    from studies.training.train import make
-    from weir.congestion.classify.recogniser import SHIPPED
+    from studies.training import train, train_beside
+    from weir.congestion.classify import company, recogniser
+    from weir.errors import BadInput
 
-    given = {
-        "count": args.count,
-        "seed": args.seed,
-        "folder": args.folder,
-        "part": args.part,
-    }
+    given = {"count": args.count, "seed": args.seed, "folder": args.folder}
     chosen = {name: value for name, value in given.items() if value is not None}
-    if args.recordings is not None:
-        chosen["files"] = args.recordings
-    out = args.file or SHIPPED
-    make(out, progress=lambda told: print(told, file=sys.stderr, flush=True), **chosen)
+    if args.part == "beside":
+        if args.recordings is not None:
+            raise BadInput("--beside learns from the simulator alone: leave out --recordings")
+        out = args.file or company.SHIPPED
+        train_beside.make(out, progress=_say, **chosen)
+    else:
+        chosen |= {"part": args.part} if args.part else {}
+        chosen |= {"files": args.recordings} if args.recordings is not None else {}
+        out = args.file or recogniser.SHIPPED
+        train.make(out, progress=_say, **chosen)
     print(f"{out} ({out.stat().st_size / 1e6:.1f} MB)")
     return 0
+
+
+def _say(told: str) -> None:
+    print(told, file=sys.stderr, flush=True)

@@ -225,7 +225,7 @@ def learn(
     ]
     draw = np.random.default_rng(seed)
     chosen = draw.permutation(len(standard))[:LANDMARKS]
-    axes = _axes(standard)
+    axes = principal(standard)
     rough = Model(
         mean=mean,
         scale=scale,
@@ -339,7 +339,7 @@ def _guards(
     return tuple(perceptron(inputs, labels, GUARD_HIDDEN, 2, int(seed)) for seed in seeds)
 
 
-def _axes(standard: Single) -> Single:
+def principal(standard: Single) -> Single:
     """Principal directions, scaled to variance 1 along each."""
     centred = standard - standard.mean(axis=0)
     variances, directions = np.linalg.eigh(centred.T @ centred / len(centred))

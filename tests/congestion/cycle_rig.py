@@ -134,8 +134,10 @@ class Hearing(Told):
         self.told_beside = beside
         self.listened = []
         self.beside_streams = []
+        self.counts = []
 
-    def beside(self, samples, own, streams=1):
+    def beside(self, samples, own, streams=1, counts=()):
+        self.counts = list(counts)
         self.listened.append(own)
         self.beside_streams.append(streams)
         label = self.told_beside[own]

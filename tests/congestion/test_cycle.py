@@ -251,6 +251,11 @@ def heard_and_followed(tmp_path):
     assert paced(events[1])
     assert told.listened[: monitor.LOOKS] == ["cubic"] * monitor.LOOKS
     assert told.listened[-1] == "bbr"
+    # What the file's connection counted is shown with the samples, in the order in which they came.
+    acked = [count.acked_bytes for count in told.counts]
+    assert acked == sorted(acked)
+    assert acked[-1] > 0
+    assert all(count.window_bytes > 0 for count in told.counts)
 
 
 @needs_bbr
@@ -264,7 +269,7 @@ def test_bbr_that_was_taken_alone_is_left_for_unknown_company(tmp_path, monkeypa
     class Company(Hearing):
         """Nobody is heard in the first ten looks, and then what was never learned."""
 
-        def beside(self, samples, own, streams=1):
+        def beside(self, samples, own, streams=1, counts=()):
             heard = super().beside(samples, own)
             heard.known = len(self.listened) <= 10
             return heard

@@ -7,6 +7,7 @@ import pytest
 from studies.training.assess_beside import Streams, begun, run
 from weir.congestion.choice import Wanted, choose
 from weir.congestion.choice.reach import LOSS_BASED
+from weir.congestion.classify.beside import Count
 from weir.congestion.classify.recogniser import Recogniser
 from weir.congestion.cycle.learning import Learning, are_like_ours, somebody
 from weir.congestion.path import PathState
@@ -23,25 +24,32 @@ def heard(known=True, **probabilities):
 
 
 class Ear:
-    """Says one thing after the other; nothing before five seconds of samples."""
+    """Says one thing after the other; nothing before five seconds of samples.
+
+    Shown what the stream counts it says `learned` of BBR.
+    """
 
     rate_hz = RATE_HZ
 
-    def __init__(self, *told):
+    def __init__(self, *told, learned=None):
         self.told = list(told)
+        self.learned = learned
 
-    def beside(self, samples, own, streams=1):
+    def beside(self, samples, own, streams=1, counts=()):
         if len(samples) < 5 * RATE_HZ:
             return None
+        if counts:
+            assert len(counts) == len(samples)
+            return SimpleNamespace(bbr=self.learned, learned=self.learned is not None)
         return self.told.pop(0) if len(self.told) > 1 else self.told[0]
 
 
-def learned(*told, path=None):
+def learned(*told, path=None, learned=None):
     """What is learned, and after how many seconds; samples are 50 ms apart."""
-    learning = Learning(Ear(*told), "cubic")
+    learning = Learning(Ear(*told, learned=learned), "cubic")
     for number in range(60 * RATE_HZ):
         sample = Sample(number, number * 10**9 // RATE_HZ, 0, (30_000_000,))
-        if found := learning.hears(sample, path):
+        if found := learning.hears(sample, path, Count(1000 * number, 20_000)):
             return found, learning.seconds
     return None
 
@@ -84,6 +92,18 @@ def test_after_ten_seconds_what_was_said_in_the_middle_counts_unless_most_is_unk
     assert not learned(*[UNKNOWN] * 9, DOUBT)[0].known
 
 
+@pytest.mark.parametrize(("learned_bbr", "control"), [(None, "bbr"), (0.3, "bbr"), (0.1, "cubic")])
+def test_bbr_that_what_our_own_stream_has_speaks_against_is_not_taken(learned_bbr, control):
+    found, after_s = learned(BBR, learned=learned_bbr)
+    assert (found.known, after_s) == ((True, 6.5) if control == "bbr" else (False, 10.0))
+    assert choose(found, ("bbr", "cubic"), "cubic", Wanted()).control == control
+    if control == "cubic":
+        assert "speaks against BBR" in found.why
+    found, after_s = learned(CUBIC, learned=learned_bbr)
+    assert found.known
+    assert after_s == 5.5
+
+
 def test_a_path_that_was_not_quiet_has_somebody_on_it_unless_it_has_room():
     found, _ = learned(CUBIC)
     assert found.probabilities == pytest.approx({"B0-C1": 0.98, "B1-C0": 0.02})
@@ -107,14 +127,20 @@ def test_others_are_like_ours_where_they_would_share(known, alike):
     assert are_like_ours(known, LOSS_BASED) is alike
 
 
+def first_said(ear, others, path, seed):
+    """The first answer on a simulated path where our CUBIC begins at 2 s beside such streams."""
+    learning = Learning(ear, "cubic")
+    seen = run(Streams("cubic", [(one, 0, 13) for one in others]), path, RATE_HZ, seed)
+    pairs = list(zip(seen.samples, seen.counts, strict=True))[2 * RATE_HZ :]
+    return next(filter(None, (learning.hears(one, None, count) for one, count in pairs)))
+
+
 @pytest.mark.parametrize(("other", "has_bbr"), [("cubic", False), ("bbr", True)])
 def test_beside_a_stream_that_has_just_begun_it_is_heard_who_is_there(other, has_bbr):
-    """A simulated path on which our CUBIC begins at 2 s; the simulator knows who was there."""
+    """The simulator knows who was there."""
     path = "100 Mbit/s, 30 ms, 1 BDP"
     for seed in (1, 2, 3):
-        seen = run(Streams("cubic", [(other, 0, 13)]), path, RATE_HZ, seed).samples
-        learning = Learning(Recogniser.shipped(), "cubic")
-        found = next(filter(None, (learning.hears(one, None) for one in seen[2 * RATE_HZ :])))
+        found = first_said(Recogniser.shipped(), [other], path, seed)
         assert (found.bbr > 0.5) == has_bbr, f"seed {seed}"
 
 
@@ -136,9 +162,6 @@ def test_bbr_is_taken_beside_many_streams_of_it_and_not_beside_what_seems_so(
     """It was sure of BBR beside each, and beside one stream of CUBIC while the queue filled."""
     ear, path = Recogniser.shipped(), f"100 Mbit/s, 30 ms, {queue_bdp} BDP"
     for seed in (51, 52):
-        learning = Learning(ear, "cubic")
-        streams = Streams("cubic", [(one, 0, 13) for one in others])
-        seen = run(streams, path, RATE_HZ, seed).samples[2 * RATE_HZ :]
-        found = next(filter(None, (learning.hears(one, None) for one in seen)))
+        found = first_said(ear, others, path, seed)
         chosen = choose(found, ("bbr", "cubic"), "cubic", Wanted())
         assert (chosen.control == "bbr") == takes_bbr

@@ -9,7 +9,7 @@ import pytest
 from studies.training.assess_beside import Streams, alike, heard_at_s, run, turned
 from studies.training.interaction import CONTROLS
 from weir.congestion.choice import Wanted, choose
-from weir.congestion.classify.beside import OWN, can_hear, without
+from weir.congestion.classify.beside import OWN, Count, can_hear, without
 from weir.congestion.classify.classes import ALL_LABELS, BACKGROUNDS, CLASSES, Mixture
 from weir.congestion.classify.recogniser import Recogniser
 from weir.congestion.cycle import monitor
@@ -81,7 +81,8 @@ class Ear:
         self.told = list(told)
         self.shown = []
 
-    def beside(self, samples, own, streams):
+    def beside(self, samples, own, streams, counts):
+        assert len(counts) in (0, len(samples))
         self.shown.append((len(samples), own, streams))
         return self.told.pop(0)
 
@@ -147,7 +148,7 @@ def said_after_s(told, own, mbit_s, until_s=40, **settings):
     for number in range(RATE * until_s):
         seconds = number / RATE
         acked += mbit_s(seconds) * 1e6 / 8 / RATE
-        listener.carries(seconds, round(acked))
+        listener.carries(seconds, Count(round(acked), 0))
         # Nothing is heard before the rate changes, nor in two seconds after that.
         if seconds >= 20 and listener.hears(sample(number)):
             return seconds + 1 / RATE - 22
@@ -198,6 +199,40 @@ def test_sure_looks_after_a_change_say_it_sooner(own, told, after_s):
     assert said_after_s(told, own, lambda at_s: 40) == after_s
 
 
+def learned(bbr, known=True):
+    """A look that was learned beside such a stream."""
+    return SimpleNamespace(**vars(heard(bbr, known=known)), learned=True)
+
+
+@pytest.mark.parametrize(
+    ("own", "told", "after_s"),
+    [
+        ("cubic", [learned(0.96)] * 60, 1.5),  # the first one comes after a second
+        ("cubic", [learned(0.96), learned(0.9), *[learned(0.96)] * 9], 2.5),
+        ("cubic", [learned(0.94)] * 60, LATE),
+        ("cubic", [learned(0.96, known=False)] * 60, None),
+        ("cubic", [heard(0.96)] * 60, LATE),
+        ("bbr", [learned(0.02)] * 60, AFTER),  # beside BBR fewer are right
+    ],
+)
+def test_two_sure_looks_do_that_were_learned_beside_such_a_stream(own, told, after_s):
+    """Nothing is borne out."""
+    assert said_after_s([*told, *[heard(0.5)] * 60], own, lambda at_s: 40) == after_s
+
+
+@pytest.mark.parametrize(("bbr", "is_said"), [(0.65, False), (0.75, True)])
+@pytest.mark.parametrize("keeps", [1.0, 0.4], ids=["all of its rate", "less than half"])
+def test_what_was_learned_beside_such_a_stream_is_to_be_surer(bbr, is_said, keeps):
+    """Whether the file's rate bears it out or not; among many a stream is often squeezed."""
+    told = [*[learned(bbr)] * 60, *[heard(0.5)] * 60]
+
+    def mbit_s(at_s):
+        return 40 if at_s < 20 else keeps * 40
+
+    assert (said_after_s(told, "cubic", mbit_s) is not None) == is_said
+    assert said_after_s([*[heard(bbr)] * 60, *[heard(0.5)] * 60], "cubic", mbit_s) is not None
+
+
 def test_beside_several_streams_of_ours_it_takes_as_much_longer_as_the_window_is():
     soon, late = (
         said_after_s([SURE_BBR] * 90, "cubic", lambda at_s: 40, streams=streams, until_s=60)
@@ -234,7 +269,7 @@ def test_what_it_had_when_it_entered_counts_before_anything_was_seen(had, after_
     short = Listener(Ear(*[heard(0.9)] * 60), "cubic", had_bps=had and 1e6 * had)
     said_at = None
     for number in range(RATE * 12):
-        short.carries(number / RATE, round(10e6 / 8 * number / RATE))
+        short.carries(number / RATE, Count(round(10e6 / 8 * number / RATE), 0))
         if said_at is None and short.hears(sample(number)):
             said_at = number
     assert said_at == RATE * (2 + after_s) - 1

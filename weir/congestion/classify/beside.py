@@ -1,14 +1,16 @@
 """Who else is on a path while one sends: what is heard there, less one's own streams.
 
 A prober beside one's own CUBIC and a background of BBR hears one stream of either, which the
-recogniser has learned as a background of its own. So nothing more is learned to listen while a
-transfer sends: the answer is of all streams, and of those one's own are known. What remains of
+recogniser has learned as a background of its own: the answer is of all streams, and of those one's
+own are known. Beside one stream more was learned (`company`); beside several, and of what else is
+said than whether BBR is there, nothing more. What remains of
 "three to eight" streams is as likely as where examples of them were drawn (`classes.py`). Where
 fewer of a kind are heard than are ours, these are ours: those that lose together sound like one.
 """
 
 from collections.abc import Mapping, Sequence
 from functools import cache
+from typing import NamedTuple
 
 from weir.congestion.classify.classes import MIXED, SEVERAL, WITH_BBR
 
@@ -16,6 +18,20 @@ OWN = ("cubic", "reno", "bbr")
 """The controls of streams that can be taken out, by the kernel's names."""
 Streams = Mapping[str, int]
 """So many of each congestion control."""
+
+
+class Count(NamedTuple):
+    """What our stream's counters (TCP_INFO) tell at some instant.
+
+    Attributes:
+        acked_bytes: of its payload, since it began.
+        window_bytes: its congestion window.
+    """
+
+    acked_bytes: int
+    window_bytes: int
+
+
 Ways = Sequence[tuple[float, Streams]]
 """What a background may be made of, each with its weight."""
 

@@ -113,8 +113,8 @@ class Model:
         return _softmax(np.log(mixed) / self.cooling)
 
     def suspicion(self, features: Values) -> Values:
-        """Probability that windows are surrogates, among as many of either."""
-        return _mean(self.guards, standardised(features, self.mean, self.scale))[:, 1]
+        """Probability that windows are surrogates, among as many of either; 0 without guards."""
+        return self._asked(self.guards, features)
 
     def doubt(self, features: Values) -> Values:
         """Probability that windows are misread ones of other paths, likewise; 0 without doubts."""

@@ -20,8 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weir import files
-from weir.congestion.classify.beside import can_hear, without
+from weir.congestion.classify.beside import Count, can_hear, without
 from weir.congestion.classify.classes import BACKGROUNDS, KINDS, WITH_BBR
+from weir.congestion.classify.company import SECONDS, Company, shared_out
+from weir.congestion.classify.counted import Counted
 from weir.congestion.classify.features import Values, features
 from weir.congestion.classify.model import Model, Wide
 from weir.congestion.classify.opinions import UNUSUAL, Opinions
@@ -62,6 +64,7 @@ class Recognition:
         kinds: of each kind (`classes.KINDS`) by its label; what is left of 1 is for none of them.
             Empty where nothing is said of kinds, as where the path is not known.
         kind: the label of the one that is likely enough to be said; None if none is.
+        learned: whether what is said of BBR was learned beside such a stream as ours.
     """
 
     probabilities: Mapping[str, float]
@@ -70,6 +73,7 @@ class Recognition:
     why: str
     kinds: Mapping[str, float] = field(default_factory=dict)
     kind: str | None = None
+    learned: bool = False
 
     @property
     def label(self) -> str:
@@ -88,7 +92,10 @@ class Recogniser:
         models: what it learned of usual paths and the kernel's, by the length of windows.
         wide: what it learned of a wide range of paths, likewise; nothing in an older one.
         kinds: the labels of the kinds that it knows; none in an older one.
+        company: what was learned beside one stream of ours; None for nothing.
     """
+
+    company: Company | None = None
 
     def __init__(
         self,
@@ -111,7 +118,9 @@ class Recogniser:
     @classmethod
     def shipped(cls) -> "Recogniser":
         """The one that comes with Weir."""
-        return cls.load(SHIPPED)
+        found = cls.load(SHIPPED)
+        found.company = Company.shipped()
+        return found
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Recogniser":
@@ -194,13 +203,20 @@ class Recogniser:
         """
         return self._heard(samples, _least_ms(samples))
 
-    def beside(self, samples: Sequence[Sample], own: str, streams: int = 1) -> Recognition | None:
+    def beside(
+        self,
+        samples: Sequence[Sample],
+        own: str,
+        streams: int = 1,
+        counts: Sequence[Count] = (),
+    ) -> Recognition | None:
         """Says who else is on the path of these samples, on which streams of our own send.
 
         Args:
             samples: in order, evenly spaced, at `rate_hz`.
             own: their congestion control, by the kernel's name. They send all they can.
             streams: so many are ours.
+            counts: of our one stream, when each of the samples came; none where they are not known.
 
         Returns:
             None if they are too few, or nothing is known of such streams.
@@ -219,7 +235,33 @@ class Recogniser:
         others, bbr = without(own, heard.probabilities, streams)
         ours = own.upper() if streams == 1 else f"{streams} streams of {own.upper()}"
         why = f"beside our own {ours}, {heard.why}"
-        return replace(heard, probabilities=others, bbr=bbr, why=why)
+        found = replace(heard, probabilities=others, bbr=bbr, why=why)
+        if counts and (learned := self._learned(samples, own, streams, counts)):
+            shares, usual = learned
+            others, bbr = shared_out(own, heard.probabilities, shares)
+            is_short = _least_ms(samples) < SHORTEST_MS and bbr >= SHORT_BBR
+            known = heard.known or (usual >= UNUSUAL and not is_short)
+            window = _first_replies_ms(samples[-size:])
+            why = f"beside our own {ours}, {_why(others, known, window, SECONDS)}"
+            found = Recognition(others, bbr, known, why, heard.kinds, heard.kind, learned=True)
+        return found
+
+    def _learned(
+        self, samples: Sequence[Sample], own: str, streams: int, counts: Sequence[Count]
+    ) -> tuple[Sequence[float], float] | None:
+        """What was learned beside one stream of ours says, and how usual this is for it.
+
+        None where nothing was learned, or too little is seen.
+        """
+        company, rtt_ms = self.company, _first_replies_ms(samples)
+        if company is None or streams != 1 or own not in company.models:
+            return None
+        if np.isnan(rtt_ms[-SECONDS * self.rate_hz :]).mean() > MISSING_MAX:
+            return None
+        acked, window = np.array(counts, dtype=np.float64).T
+        seen = Counted(rtt_ms[None, :], acked[None, :], window[None, :])
+        (shares,), (usual,) = company.judge(own, seen)
+        return shares.tolist(), float(usual)
 
     def of_series(self, rtt_ms: Values) -> Recognition:
         """As `recognise`, of round-trip times in ms at `rate_hz`; NaN is a missing one.

@@ -40,7 +40,7 @@ from weir.congestion.choice.decide import Recognised, one_level_tree
 from weir.congestion.choice.known import Echoes
 from weir.congestion.choice.reach import LOSS_BASED
 from weir.congestion.choice.response import streams_to_fill
-from weir.congestion.classify.beside import OWN, can_hear
+from weir.congestion.classify.beside import OWN, Count, can_hear
 from weir.congestion.cycle.beginning import begin
 from weir.congestion.cycle.change import EARLIEST_S, ChangeDetector
 from weir.congestion.cycle.demand import Demand, Trend
@@ -299,7 +299,7 @@ class Selection(ThreadedCompanion):
                 self._room.look()
                 if self._room.is_held:
                     learning = Learning(ear, self.control)
-                elif sample and (heard := learning.hears(sample, self._room.path)):
+                elif sample and (heard := learning.hears(sample, self._room.path, self._counted())):
                     choice = self._choose(heard, learning.samples)
                     seconds = round(learning.seconds, 1)
                     return Found(heard, choice, learning.samples, seconds, how=LISTENING)
@@ -517,13 +517,9 @@ class Selection(ThreadedCompanion):
                 listener.rest()
                 changes, changed = ChangeDetector(), None
                 trend = Trend() if trend else None
-            elif listener and sample and (heard := listener.hears(sample)):
-                choice = self._choose(heard, listener.samples)
-                if choice.control != self.control:
-                    self._leave(begin_s + seconds)
-                    shown, took_s, own_bps = listener.samples, round(seconds, 1), listener.own_bps
-                    return Found(heard, choice, shown, took_s, how=LISTENING, own_bps=own_bps)
-                listener.forget()
+            elif listener and sample and (found := self._listens(listener, sample, seconds)):
+                self._leave(begin_s + seconds)
+                return found
             if steady_s is None and (found := self._finds_room(known, seconds)):
                 return found
             if what := self._room.doubts(sample, seconds):
@@ -534,8 +530,6 @@ class Selection(ThreadedCompanion):
             look_s = seconds + LOOK_S
             connections = self._sender.connections.look()
             acked = self._sender.connections.acked_bytes
-            if listener:
-                listener.carries(seconds, acked)
             if trend and (goodput_bps := trend.sees(seconds, acked)):
                 choice = self._in_time(known, goodput_bps)
                 if choice.control != self.control:
@@ -552,6 +546,23 @@ class Selection(ThreadedCompanion):
                 self._event_log.tell("change", words, what=changed)
                 return None
         return None
+
+    def _listens(self, listener: Listener, sample: Sample, seconds: float) -> Found | None:
+        """Another control, once it is heard that the one in use does not suit who is there."""
+        listener.carries(seconds, self._counted())
+        if (heard := listener.hears(sample)) is None:
+            return None
+        choice = self._choose(heard, listener.samples)
+        if choice.control == self.control:
+            listener.forget()
+            return None
+        shown, took_s, own_bps = listener.samples, round(seconds, 1), listener.own_bps
+        return Found(heard, choice, shown, took_s, how=LISTENING, own_bps=own_bps)
+
+    def _counted(self) -> Count:
+        """What the file's connections count now, all of them together."""
+        window = sum((one.cwnd_packets or 0) * (one.mss_bytes or 0) for one in self._room.look())
+        return Count(self._sender.connections.acked_bytes, window)
 
     def _is_held(self) -> bool:
         """Whether files and not the path are the limit: then whatever is chosen gets no more."""

@@ -3,23 +3,27 @@
 `monitor` asks whether a choice still suits; here nothing was chosen, and nothing is lost by a
 choice that one more second would have made better. So the first answer counts that is sure and was
 given twice, unless most are unknown; four times if it is that BBR is there, since BBR that is taken
-by mistake harms others, and streams that have just begun sound like it for a moment. After ten
-seconds it is the middle one, with the doubt that is left. What the kernel's counters say goes
-before what is heard in one thing: one's own stream and another of its kind may sound like one. A
-path that was not quiet has somebody on it, unless it has room.
+by mistake harms others, and streams that have just begun sound like it for a moment. Many streams
+of CUBIC sound like it for longer: what was learned beside a stream like ours may deny it, and then
+nothing is known. After ten seconds it is the middle answer, with the doubt that is left.
+
+What the kernel's counters say goes before what is heard in one thing: one's own stream and another
+of its kind may sound like one. A path that was not quiet has somebody on it, unless it has room.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from weir.congestion.choice.decide import IDLE, OfKind, Recognised
-from weir.congestion.cycle.monitor import Ear
+from weir.congestion.classify.beside import Count
+from weir.congestion.cycle.monitor import Ear, Learned
 from weir.congestion.cycle.probing import PROBE_MAX_S
 from weir.congestion.path import PathState
 from weir.probe.sample import Sample
 
 _SOMEBODY = "B0-C1"  # who is not heard beside one's own stream is like it
 _SURE = 0.9  # that BBR is there, or not: a later answer can still be followed
+_DENIED = 0.2  # with less BBR is denied by what was learned beside a stream like ours
 _LOOK_S = 0.5
 _IN_A_ROW = {False: 2, True: 4}  # so many looks do, by whether they say that BBR is there
 _KEPT_S = 20.0
@@ -27,16 +31,20 @@ _LIKE_OURS = 0.5  # with less it is not likely that all share evenly
 
 
 @dataclass(frozen=True, slots=True)
-class Somebody:
-    """What was heard, where it is not nobody.
+class Amended:
+    """What was heard, with what else is known.
 
     Attributes:
         heard: what it is made of.
-        probabilities: with one stream like our own in place of nobody.
+        probabilities: the backgrounds'.
+        words: what is known, for a person.
+        is_denied: whether that speaks against what was heard.
     """
 
     heard: Recognised
     probabilities: Mapping[str, float]
+    words: str
+    is_denied: bool = False
 
     @property
     def bbr(self) -> float:
@@ -45,13 +53,13 @@ class Somebody:
 
     @property
     def known(self) -> bool:
-        """Whether the path is like any that was learned."""
-        return self.heard.known
+        """Whether the path is like any that was learned, and nothing speaks against it."""
+        return self.heard.known and not self.is_denied
 
     @property
     def why(self) -> str:
         """The reason, for a person."""
-        return f"{self.heard.why}; the path was not quiet"
+        return f"{self.heard.why}; {self.words}"
 
     @property
     def kinds(self) -> Mapping[str, float]:
@@ -70,7 +78,8 @@ def somebody(heard: Recognised) -> Recognised:
     alone = left.pop(IDLE, 0.0)
     if not alone:
         return heard
-    return Somebody(heard, left | {_SOMEBODY: left.get(_SOMEBODY, 0.0) + alone})
+    probabilities = left | {_SOMEBODY: left.get(_SOMEBODY, 0.0) + alone}
+    return Amended(heard, probabilities, "the path was not quiet")
 
 
 def _middle(said: Sequence[Recognised]) -> Recognised:
@@ -96,6 +105,7 @@ class Learning:
         self._ear = ear
         self._own = own
         self.samples: list[Sample] = []
+        self._counts: list[Count] = []  # as each of these came
         self._sure: list[bool] = []  # what the last looks said of BBR, surely and alike
         self._said: list[Recognised] = []
         self._taken = 0
@@ -110,21 +120,37 @@ class Learning:
         """Whether most of what was said is known: of many doubtful answers some look sure."""
         return 2 * sum(one.known for one in self._said) > len(self._said)
 
-    def hears(self, sample: Sample, path: PathState | None) -> Recognised | None:
+    @property
+    def _denies_bbr(self) -> bool:
+        """Whether what was learned beside a stream like ours says that BBR is not there."""
+        if len(self._counts) < len(self.samples):
+            return False
+        heard = self._ear.beside(self.samples, self._own, 1, self._counts)
+        return isinstance(heard, Learned) and heard.learned and heard.bbr < _DENIED
+
+    def hears(
+        self, sample: Sample, path: PathState | None, count: Count | None = None
+    ) -> Recognised | None:
         """Who else is there, once that is known, or has to be.
 
         Args:
             sample: the next one.
             path: what the kernel's counters say by now.
+            count: what they tell of the stream as the sample came; None where that is not known.
         """
         self.samples.append(sample)
-        del self.samples[: -round(_KEPT_S * self._ear.rate_hz)]
+        self._counts += [count] if count else []
+        for kept in (self.samples, self._counts):
+            del kept[: -round(_KEPT_S * self._ear.rate_hz)]
         self._taken += 1
         if self._taken % round(_LOOK_S * self._ear.rate_hz):
             return None
         heard = self._ear.beside(self.samples, self._own)
         if heard is None:
             return None
+        if heard.known and heard.bbr > 0.5 and self._denies_bbr:
+            words = "what our own stream has speaks against BBR"
+            heard = Amended(heard, heard.probabilities, words, is_denied=True)
         self._said.append(heard)
         if heard.known and max(heard.bbr, 1 - heard.bbr) >= _SURE:
             has_bbr = heard.bbr >= _SURE

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from weir.congestion.choice.decide import IDLE, Recognised, gives_way
+from weir.congestion.classify.beside import Count
 from weir.probe.sample import Sample
 
 SURE = 0.6
@@ -31,6 +32,11 @@ AFTER_S = 5.5
 """What changed so long ago is in no window any more, which is five seconds long."""
 VERY_SURE = {False: (3, 0.97), True: (5, 0.9)}
 """So many looks in a row do after that where each is so sure, by whether the stream is BBR's."""
+SURE_LEARNED = 0.7
+"""Likewise where that was learned beside such a stream as ours, if that is not BBR's: its looks
+follow each other, and of many streams that share a path one is often squeezed for a while."""
+LEARNED = (2, 0.95)
+"""So many of these in a row do, each so sure: windows that hold a change were learned, too."""
 COMPANY = 14
 """Looks of which most are unknown, where before nearly all were known: somebody has come."""
 _KNOWN_BEFORE = 7  # looks, nearly all of which were
@@ -60,8 +66,25 @@ class Ear(Protocol):
     @property
     def rate_hz(self) -> float: ...  # noqa: D102 - see above
 
-    def beside(self, samples: Sequence[Sample], own: str, streams: int = 1) -> Recognised | None:
-        """Who is there beside so many streams under `own`; None while that cannot be told."""
+    def beside(
+        self,
+        samples: Sequence[Sample],
+        own: str,
+        streams: int = 1,
+        counts: Sequence[Count] = (),
+    ) -> Recognised | None:
+        """Who is there beside so many streams under `own`; None while that cannot be told.
+
+        `counts` are of these streams as each of the samples came; none where they are not known.
+        """
+
+
+@runtime_checkable
+class Learned(Protocol):
+    """What may be said beside that: whether it was learned beside such a stream as ours."""
+
+    @property
+    def learned(self) -> bool: ...  # noqa: D102 - see above
 
 
 class Listener:
@@ -98,10 +121,13 @@ class Listener:
         self._had_bps = had_bps
         self._fears_company = is_alone and not gives_way(own)
         self._carried: deque[tuple[float, int]] = deque()
+        self._count: Count | None = None
         self._taken = -round(_SETTLE_S * ear.rate_hz)
         self._samples: deque[Sample] = deque(maxlen=round(_KEPT_S * ear.rate_hz))
+        self._counts: deque[Count] = deque(maxlen=self._samples.maxlen)  # as each of these came
         self._against: list[bool] = []  # whether known, of the looks in a row that speak against it
         self._very_sure = 0  # looks in a row
+        self._learned = 0  # likewise, of what was learned beside such a stream
         self._doubted: tuple[int, int] | None = None  # the first and last look in doubt, in samples
         self._told = 0  # when the last known look was, in samples
         self._known: deque[bool] = deque(
@@ -124,13 +150,20 @@ class Listener:
         if self._taken <= 0:
             return None
         self._samples.append(sample)
+        if self._count:
+            self._counts.append(self._count)
         if not self._is_due:
             return None
-        heard = self._ear.beside(self.samples, self._own, self._streams)
+        counts = list(self._counts) if len(self._counts) == len(self._samples) else []
+        heard = self._ear.beside(self.samples, self._own, self._streams, counts)
         if heard is None:
             return None
         self._known.append(heard.known)
         against, suits = self._doubt(heard)
+        is_learned = isinstance(heard, Learned) and heard.learned and self._own != "bbr"
+        least = SURE_LEARNED if is_learned else SURE
+        is_sure = is_learned and heard.known and against >= LEARNED[1]
+        self._learned = self._learned + 1 if is_sure else 0
         is_borne_out = self._bears_out()
         if heard.known:
             self._told = self._taken
@@ -143,19 +176,20 @@ class Listener:
                 self.forget()
             if self._fears_company and self._has_come:
                 return heard
-            if self._fears_company or not is_borne_out or against < SURE:
+            if self._fears_company or not is_borne_out or against < least:
                 return None
-        self._against = [*self._against, heard.known] if against >= SURE else []
+        self._against = [*self._against, heard.known] if against >= least else []
         return heard if self._is_said(is_borne_out) else None
 
-    def carries(self, at_s: float, acked_bytes: int) -> None:
-        """What the streams have carried by then.
+    def carries(self, at_s: float, count: Count) -> None:
+        """What the streams' counters tell by then.
 
         Args:
             at_s: on any clock that only goes forward.
-            acked_bytes: since they began.
+            count: of all of them together, since they began.
         """
-        self._carried.append((at_s, acked_bytes))
+        self._count = count
+        self._carried.append((at_s, count.acked_bytes))
         while at_s - self._carried[0][0] > _NOW_S + _BETWEEN_S + _BEFORE_S:
             self._carried.popleft()
 
@@ -197,7 +231,7 @@ class Listener:
 
     def _is_said(self, is_borne_out: bool) -> bool:
         """Whether enough looks in a row speak against the control."""
-        if self._is_very_sure:
+        if self._is_very_sure or self._learned >= self._patience * LEARNED[0]:
             return True
         known = sum(self._against)
         if is_borne_out:
@@ -245,6 +279,7 @@ class Listener:
     def rest(self) -> None:
         """What was heard was not beside streams that send all they can: all of it begins anew."""
         self._samples.clear()
+        self._counts.clear()
         self._carried.clear()
         self._known.clear()
         self._doubted = None
@@ -253,5 +288,5 @@ class Listener:
     def forget(self) -> None:
         """What was heard is not to be followed, or is too old: the looks in a row begin anew."""
         self._against = []
-        self._very_sure = 0
+        self._very_sure = self._learned = 0
         self.stands = False
