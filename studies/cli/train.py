@@ -66,11 +66,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         dest="part",
         help="likewise, only of what kind it is: BBR of version 3, or held by its application",
     )
-    part.add_argument(
+    parser.add_argument(
         "--beside",
-        action="store_const",
-        const="beside",
-        dest="part",
+        action="store_true",
         help="instead, who else is there beside one stream of our own, in a file of its own",
     )
 
@@ -83,7 +81,9 @@ def run(args: argparse.Namespace) -> int:
 
     given = {"count": args.count, "seed": args.seed, "folder": args.folder}
     chosen = {name: value for name, value in given.items() if value is not None}
-    if args.part == "beside":
+    if args.beside:
+        if args.part:
+            raise BadInput(f"--beside is no part of the recogniser: leave out --{args.part}-only")
         if args.recordings is not None:
             raise BadInput("--beside learns from the simulator alone: leave out --recordings")
         out = args.file or company.SHIPPED
