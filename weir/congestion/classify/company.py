@@ -8,8 +8,6 @@ nobody else is there, that others are and BBR is not among them, or that it is.
 
 import json
 import os
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +21,7 @@ from weir.congestion.classify.beside import without
 from weir.congestion.classify.classes import WITH_BBR
 from weir.congestion.classify.counted import Counted, counted
 from weir.congestion.classify.features import Values, features
-from weir.congestion.classify.model import Model, Single
+from weir.congestion.classify.model import DAMAGED, Model, Single
 from weir.errors import BadInput
 
 FORMAT = "weir-company"
@@ -37,10 +35,6 @@ NOBODY, WITHOUT_BBR, BBR = range(3)
 _SCALES = "/scales"
 _IDLE = "B0-C0"
 _LIKELIEST = (_IDLE, "B0-C1", "B1-C0")
-_DAMAGED = (
-    *(OSError, ValueError, KeyError, TypeError, EOFError, NotImplementedError),
-    *(zipfile.BadZipFile, zlib.error),
-)
 
 
 class Company:
@@ -82,7 +76,7 @@ class Company:
                 arrays = {key: _unpacked(key, held) for key in held.files if key != "about"}
                 models = {own: Model.of_arrays(own, arrays) for own in about["own"]}
             return cls(about["rate_hz"], models, about["provenance"])
-        except _DAMAGED as error:
+        except DAMAGED as error:
             raise BadInput(f"{path}: not what was learned of company: {error}") from None
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -14,6 +14,8 @@ again answer it, with a temperature of their own, and with a level for each kind
 likely is not said, since as much is said of windows of other kinds.
 """
 
+import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -26,6 +28,11 @@ Single = NDArray[np.float32]
 Layers: TypeAlias = tuple[tuple[Single, Single], ...]
 """Weights and biases of one perceptron, from the features to the classes."""
 
+DAMAGED = (
+    *(OSError, ValueError, KeyError, TypeError, EOFError, NotImplementedError),
+    *(zipfile.BadZipFile, zlib.error),
+)
+"""What reading a file that holds no models, or half of one, may raise."""
 CLIP = 4.0
 """Standard deviations; features that are further out say no more than that."""
 NEIGHBOURS = 5

@@ -9,8 +9,6 @@ Inference needs numpy alone; `weir ops train` makes the file that it reads.
 
 import json
 import os
-import zipfile
-import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,7 +23,7 @@ from weir.congestion.classify.classes import BACKGROUNDS, KINDS, WITH_BBR
 from weir.congestion.classify.company import SECONDS, Company, shared_out
 from weir.congestion.classify.counted import Counted
 from weir.congestion.classify.features import Values, features
-from weir.congestion.classify.model import Model, Wide
+from weir.congestion.classify.model import DAMAGED, Model, Wide
 from weir.congestion.classify.opinions import UNUSUAL, Opinions
 from weir.errors import BadInput
 from weir.probe.sample import Sample
@@ -43,10 +41,6 @@ SHORT_BBR = 0.2
 between two samples a control does there what it is told by elsewhere."""
 MISSING_MAX = 0.3
 """With a larger share of samples unanswered nothing is said."""
-_DAMAGED = (  # what reading a file that is not a recogniser, or half of one, may raise
-    *(OSError, ValueError, KeyError, TypeError, EOFError, NotImplementedError),
-    *(zipfile.BadZipFile, zlib.error),
-)
 _MEANINGS = {one.label: one.meaning for one in (*BACKGROUNDS, *KINDS)}
 _AMONG = frozenset(kind.label for kind in KINDS if kind.is_among)
 
@@ -150,7 +144,7 @@ class Recogniser:
                 }
             said, kinds = about["provenance"], about.get("kinds", ())
             return cls(about["rate_hz"], about["labels"], models, said, kinds, wide)
-        except _DAMAGED as error:
+        except DAMAGED as error:
             raise BadInput(f"{path}: not a recogniser's file: {error}") from None
 
     @staticmethod
@@ -159,7 +153,7 @@ class Recogniser:
         try:
             with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as held:
                 return bool(json.loads(str(held["about"]))["format"] == FORMAT)
-        except _DAMAGED:
+        except DAMAGED:
             return False
 
     def save(self, path: str | os.PathLike[str]) -> None:
