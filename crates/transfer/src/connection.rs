@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags};
@@ -16,6 +17,15 @@ use crate::tls::{TlsReceiver, TlsSender, TlsSession};
 
 /// How long bytes below the low-water mark wait at most.
 const TRICKLE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
+/// A reader gathers what comes in so short a time before it is woken. One that gathers for longer
+/// on a slow line has its kernel acknowledge just every second packet, and a full queue then drops
+/// this stream's packets oftener than those of programs that read at once.
+const MOMENT: Duration = Duration::from_millis(1);
+/// With less in a moment than this, a reader is woken at once.
+const WORTH_GATHERING: usize = 1 << 14;
+/// The rate at which content comes is measured over so long.
+const SPAN: Duration = Duration::from_millis(50);
 
 /// Both halves of a connection and its socket.
 pub(crate) struct Connection {
@@ -30,6 +40,38 @@ pub(crate) struct ConnectionReceiver {
     tls: Option<TlsReceiver>,
     /// SO_RCVLOWAT as it is set.
     low_water: u32,
+    inflow: Inflow,
+}
+
+/// How fast content comes in.
+struct Inflow {
+    /// When the span that is being measured began.
+    since: Instant,
+    bytes: usize,
+    /// Bytes in a [`MOMENT`] of the span before.
+    in_a_moment: usize,
+}
+
+impl Inflow {
+    fn new(now: Instant) -> Self {
+        Self { since: now, bytes: 0, in_a_moment: 0 }
+    }
+
+    /// Counts what has just come.
+    fn add(&mut self, bytes: usize, now: Instant) {
+        self.bytes += bytes;
+        let spent = now - self.since;
+        if spent >= SPAN {
+            let rate = self.bytes as f64 / spent.as_secs_f64();
+            let in_a_moment = (rate * MOMENT.as_secs_f64()) as usize;
+            *self = Self { in_a_moment, ..Self::new(now) };
+        }
+    }
+
+    /// How many bytes a reader may gather before it is woken.
+    fn worth_waiting_for(&self) -> usize {
+        if self.in_a_moment < WORTH_GATHERING { 1 } else { self.in_a_moment }
+    }
 }
 
 /// The half that writes.
@@ -56,6 +98,7 @@ impl Connection {
                 socket: Arc::clone(&socket),
                 tls: incoming,
                 low_water: 1,
+                inflow: Inflow::new(Instant::now()),
             },
             sender: ConnectionSender { socket: Arc::clone(&socket), tls: outgoing },
             socket,
@@ -107,6 +150,7 @@ impl ConnectionReceiver {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
             filled += count;
+            self.inflow.add(count, Instant::now());
         }
         Ok(filled)
     }
@@ -115,7 +159,11 @@ impl ConnectionReceiver {
     pub(crate) fn gather_into_pipe(&mut self, pipe: &OwnedFd, most: usize) -> io::Result<usize> {
         self.wait_for(most)?;
         let flags = SpliceFlags::MOVE | SpliceFlags::MORE;
-        retry_interrupted(|| Ok(rustix::pipe::splice(&self.socket, None, pipe, None, most, flags)?))
+        let count = retry_interrupted(|| {
+            Ok(rustix::pipe::splice(&self.socket, None, pipe, None, most, flags)?)
+        })?;
+        self.inflow.add(count, Instant::now());
+        Ok(count)
     }
 
     /// What a bare socket holds now; `None` when it holds nothing.
@@ -135,7 +183,8 @@ impl ConnectionReceiver {
     /// Waiting comes before taking: a reader that sleeps with part of its piece taken is not
     /// woken by a last part below the low-water mark.
     fn wait_for(&mut self, bytes: usize) -> io::Result<()> {
-        let mark = socket::low_water_mark(&self.socket, bytes)?;
+        let mark =
+            socket::low_water_mark(&self.socket, bytes.min(self.inflow.worth_waiting_for()))?;
         if mark != self.low_water {
             socket::set_receive_low_water(&self.socket, mark)?;
             self.low_water = mark;
@@ -219,5 +268,45 @@ impl ConnectionSender {
             }
         }
         Ok(sent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a reader may gather after `bytes` came in each of `spans` spans.
+    fn worth_waiting_for(bytes: usize, spans: u32) -> usize {
+        let start = Instant::now();
+        let mut inflow = Inflow::new(start);
+        for span in 1..=spans {
+            inflow.add(bytes, start + SPAN * span);
+        }
+        inflow.worth_waiting_for()
+    }
+
+    #[test]
+    fn a_reader_of_a_slow_stream_is_woken_at_once() {
+        // 100 Mbit/s: 12.5 kB in a millisecond.
+        assert_eq!(worth_waiting_for(625_000, 3), 1);
+        // Nothing is known of a stream that has just begun.
+        assert_eq!(worth_waiting_for(0, 0), 1);
+    }
+
+    #[test]
+    fn a_reader_of_a_fast_stream_gathers_a_millisecond() {
+        // 1 Gbit/s: 125 kB in a millisecond.
+        assert_eq!(worth_waiting_for(6_250_000, 3), 125_000);
+    }
+
+    #[test]
+    fn a_stream_that_becomes_slow_is_read_at_once_again() {
+        let start = Instant::now();
+        let mut inflow = Inflow::new(start);
+        inflow.add(6_250_000, start + SPAN);
+        inflow.add(1_448, start + SPAN + SPAN / 2);
+        assert_eq!(inflow.worth_waiting_for(), 125_000, "a span is not over yet");
+        inflow.add(1_448, start + SPAN * 2);
+        assert_eq!(inflow.worth_waiting_for(), 1);
     }
 }
