@@ -9,6 +9,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from weir.congestion.path import PathReader
 
@@ -246,3 +248,56 @@ def test_before_the_first_look_nothing_is_known():
     assert reader.state is None
     reader.sees(0.0, [])
     assert reader.state is None
+
+
+_LOOKS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "after_s": st.sampled_from([0.01, 0.05, 0.3, 2.0]),
+            "srtt_us": st.sampled_from([0, 1_000, 50_000, 400_000, 10**7]),
+            "min_rtt_us": st.sampled_from([0, 1_000, 50_000]),
+            "arrived": st.sampled_from([0, 1, 10, 10_000]),
+            "sent_again": st.integers(0, 50),
+            "in_flight": st.integers(0, 1_000),
+            "recovering": st.booleans(),
+            "starting": st.booleans(),
+            "peer_limited_ms": st.integers(0, 500),
+            "unsent": st.sampled_from([0, 10**6]),
+            "streams": st.sampled_from([1, 1, 1, 2]),
+            "is_new": st.sampled_from([False, False, False, True]),
+        }
+    ),
+    max_size=40,
+)
+
+
+def _still(after_s, arrived, srtt_us=50_000):
+    """A look at one connection that starts, in the form that `_LOOKS` has."""
+    return {
+        "after_s": after_s,
+        "srtt_us": srtt_us,
+        "min_rtt_us": 1_000,
+        "arrived": arrived,
+        "sent_again": 0,
+        "in_flight": 10,
+        "recovering": False,
+        "starting": True,
+        "peer_limited_ms": 0,
+        "unsent": 10**6,
+        "streams": 1,
+        "is_new": False,
+    }
+
+
+# A reader that was not scheduled for a second: what came then is in no span before a look.
+@example([_still(0.01, 0), _still(0.05, 10), *(_still(0.3, 0) for _ in range(20))])
+@given(_LOOKS)
+def test_whatever_is_seen_and_however_seldom_something_can_be_said_of_the_path(looks):
+    reader = PathReader()
+    at_s, delivered = 0.0, 0
+    for look in looks:
+        at_s += look["after_s"]
+        delivered = look["arrived"] + (0 if look["is_new"] else delivered)
+        reader.sees(at_s, [info(**look, delivered=delivered)] * look["streams"])
+        state = reader.state
+        assert state is None or state.best_bps >= state.goodput_bps >= 0

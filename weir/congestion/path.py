@@ -231,6 +231,7 @@ class PathReader:
             span_s = latest.at_s - look.at_s
             if span_s >= max(self._span_s, _SPAN_ROUNDS * look.srtt_s):
                 look.after_pps = (latest.delivered - look.delivered) / span_s
+                self._best_pps = max(self._best_pps, look.after_pps)
                 look.idle_after = _is_idle(after)
 
     def _count(self, before: _Look, look: _Look) -> None:
