@@ -5,6 +5,7 @@ prober gives its samples in order, so that all wait for a lost one for a second.
 """
 
 import itertools
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -240,6 +241,39 @@ def test_what_cannot_be_asked_says_so_once_and_is_over():
         assert asked.is_over
         assert not asked.are_few
         assert asked.take(10.0) is None
+
+
+def test_who_comes_late_is_given_all_that_has_come():
+    """One at a time, a process that is not scheduled for each falls behind for good."""
+    all_came, goes_on = threading.Event(), threading.Event()
+
+    class Seven:
+        begin_ns = 0
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def __iter__(self):
+            for index in range(7):
+                yield Sample(index, index * SECOND, 0, ())
+            all_came.set()
+            goes_on.wait(10)
+            yield Sample(7, 7 * SECOND, 0, ())
+
+        def stop(self):
+            pass
+
+    with Samples(Seven) as asked:
+        assert all_came.wait(10)
+        assert [one.index for one in asked.take_all(10.0)] == list(range(7))
+        assert asked.take_all(0.01) == []
+        goes_on.set()
+        assert [one.index for one in asked.take_all(10.0)] == [7]
+        assert asked.take_all(10.0) == []
+        assert asked.is_over
 
 
 def test_what_is_ended_before_it_has_begun_asks_nothing():

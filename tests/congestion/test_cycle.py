@@ -280,7 +280,7 @@ def test_bbr_that_was_taken_alone_is_left_for_unknown_company(tmp_path, monkeypa
         Meeting("B0-C0", "cubic", 1e8, 0.1, 1.0, 0.5, ()),
     ]
     settings = {"interaction": Interaction(alone, {}), "fallback": fallback}
-    with Sending(tmp_path, told, 8 * MIB, rate=Rate("20 Mbit/s"), **settings) as sending:
+    with Sending(tmp_path, told, 32 * MIB, rate=Rate("20 Mbit/s"), **settings) as sending:
         assert news(sending.selection, "choice").facts["control"] == "bbr"
         if fallback is None:
             choice = news(sending.selection, "choice")

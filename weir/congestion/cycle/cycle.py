@@ -295,11 +295,14 @@ class Selection(ThreadedCompanion):
         plan = Plan(rate_hz=Fraction(ear.rate_hz), requests=1, seconds=None)
         with Samples(lambda: Probe(target, self._echo(target), plan)) as samples:
             while not (self._is_over() or samples.is_over):
-                sample = samples.take(_READ_S)
+                taken = samples.take_all(_READ_S)
                 self._room.look()
                 if self._room.is_held:
                     learning = Learning(ear, self.control)
-                elif sample and (heard := learning.hears(sample, self._room.path, self._counted())):
+                    continue
+                path, count = self._room.path, self._counted()
+                told = (learning.hears(sample, path, count) for sample in taken)
+                if heard := next(filter(None, told), None):
                     choice = self._choose(heard, learning.samples)
                     seconds = round(learning.seconds, 1)
                     return Found(heard, choice, learning.samples, seconds, how=LISTENING)
@@ -498,7 +501,7 @@ class Selection(ThreadedCompanion):
 
     def _await(
         self,
-        beats: Iterable[Sample | None],
+        beats: Iterable[Sequence[Sample]],
         listener: Listener | None,
         known: Recognised,
         least_s: float,
@@ -508,7 +511,7 @@ class Selection(ThreadedCompanion):
         changes, changed = ChangeDetector(), None
         trend = Trend() if self._settings.deadline else None
         begin_s, look_s = time.monotonic(), LOOK_S
-        for sample in beats:
+        for samples in beats:
             seconds = time.monotonic() - begin_s
             if self._is_over() or (steady_s is not None and 0 < steady_s <= seconds):
                 return None
@@ -517,12 +520,12 @@ class Selection(ThreadedCompanion):
                 listener.rest()
                 changes, changed = ChangeDetector(), None
                 trend = Trend() if trend else None
-            elif listener and sample and (found := self._listens(listener, sample, seconds)):
+            elif listener and samples and (found := self._listens(listener, samples, seconds)):
                 self._leave(begin_s + seconds)
                 return found
             if steady_s is None and (found := self._finds_room(known, seconds)):
                 return found
-            if what := self._room.doubts(sample, seconds):
+            if what := self._room.doubts(samples, seconds):
                 self._event_log.tell("change", f"{what}: the path is probed", what=what)
                 return None
             if seconds < look_s:
@@ -547,17 +550,19 @@ class Selection(ThreadedCompanion):
                 return None
         return None
 
-    def _listens(self, listener: Listener, sample: Sample, seconds: float) -> Found | None:
+    def _listens(
+        self, listener: Listener, samples: Sequence[Sample], seconds: float
+    ) -> Found | None:
         """Another control, once it is heard that the one in use does not suit who is there."""
         listener.carries(seconds, self._counted())
-        if (heard := listener.hears(sample)) is None:
-            return None
-        choice = self._choose(heard, listener.samples)
-        if choice.control == self.control:
-            listener.forget()
-            return None
-        shown, took_s, own_bps = listener.samples, round(seconds, 1), listener.own_bps
-        return Found(heard, choice, shown, took_s, how=LISTENING, own_bps=own_bps)
+        for heard in filter(None, map(listener.hears, samples)):
+            choice = self._choose(heard, listener.samples)
+            if choice.control == self.control:
+                listener.forget()
+                continue
+            shown, took_s, own_bps = listener.samples, round(seconds, 1), listener.own_bps
+            return Found(heard, choice, shown, took_s, how=LISTENING, own_bps=own_bps)
+        return None
 
     def _counted(self) -> Count:
         """What the file's connections count now, all of them together."""
@@ -635,8 +640,8 @@ class Selection(ThreadedCompanion):
             recogniser, self.control, patience, self._had_bps, is_alone=is_alone, streams=streams
         )
 
-    def _beats(self, listens: Recogniser | None, target: Target) -> Generator[Sample | None]:
-        """Samples of the path for who listens to them; else nothing, every now and then."""
+    def _beats(self, listens: Recogniser | None, target: Target) -> Generator[Sequence[Sample]]:
+        """Samples of the path for who listens to them; else none, every now and then."""
         if listens:
             plan = Plan(rate_hz=Fraction(listens.rate_hz), requests=listens.requests, seconds=None)
             with (
@@ -644,9 +649,9 @@ class Selection(ThreadedCompanion):
                 Samples(lambda: Probe(target, self._echo(target), plan)) as samples,
             ):
                 while not (self._stop.is_set() or samples.is_over):
-                    yield samples.take(_READ_S)
+                    yield samples.take_all(_READ_S)
         while not self._stop.wait(_READ_S if self._settings.reads_path else LOOK_S):
-            yield None
+            yield ()
 
     def _echo(self, target: Target) -> Echo:
         return echo_to(target, self._settings.udp)

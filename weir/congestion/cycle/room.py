@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Sequence
 
 from weir.congestion.choice.response import streams_to_fill
 from weir.congestion.cycle.opening import Opening
@@ -61,9 +62,9 @@ class Room:
             self._path.sees(now_s, self._connections)
         return self._connections
 
-    def doubts(self, sample: Sample | None, seconds: float) -> str | None:
+    def doubts(self, samples: Sequence[Sample], seconds: float) -> str | None:
         """What speaks against being alone where nobody was, after so long without a doubt."""
-        if self.opening and sample and self.opening.shows_others([sample]):
+        if self.opening and samples and self.opening.shows_others(samples):
             return "the round-trip time is less than before the first byte"
         path, streams = self.path, self._sender.streams
         if streams == 1 or path is None:

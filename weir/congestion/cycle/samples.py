@@ -112,6 +112,20 @@ class Samples:
             raise taken
         return None
 
+    def take_all(self, at_most_s: float) -> list[Sample]:
+        """All that have come; if there is none, the next one, or none if none comes for so long.
+
+        Who takes one at a time, and is not scheduled often enough for each, falls ever further
+        behind what happens on the path.
+
+        Raises:
+            WeirError: the path cannot be probed.
+        """
+        taken: list[Sample] = []
+        while sample := self.take(0.0 if taken else at_most_s):
+            taken.append(sample)
+        return taken
+
     def _run(self) -> None:
         try:
             with self._make() as probe:
