@@ -2,10 +2,12 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::fs::File;
-use std::io;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread;
 use std::time::{Duration, SystemTime};
 
 use weir_transfer::{
@@ -19,7 +21,7 @@ const FLAT: usize = 30_000;
 const EACH: usize = 500;
 const DIRECTORIES: usize = 60;
 /// What both ends together may hold at once: about 13 000 files on offer and 8 000 names.
-const HELD_MAX: usize = 12 << 20;
+const HELD_MAX: usize = 8 << 20;
 
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
@@ -86,6 +88,41 @@ fn serve(directory: &Path) -> Result<Server, TransferError> {
     Server::start(settings, Arc::new(|_| ()))
 }
 
+/// Stands before a server whose answers come only when its client has fallen silent: what may be
+/// on offer is on offer by then.
+fn answer_late(server: SocketAddr) -> io::Result<SocketAddr> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    thread::spawn(move || -> io::Result<()> {
+        loop {
+            let (client, server) = (listener.accept()?.0, TcpStream::connect(server)?);
+            thread::spawn(move || pass_on(&client, &server));
+        }
+    });
+    Ok(address)
+}
+
+fn pass_on(mut client: &TcpStream, mut server: &TcpStream) -> io::Result<()> {
+    let mut piece = vec![0; 1 << 16];
+    client.set_read_timeout(Some(Duration::from_millis(100)))?;
+    server.set_read_timeout(Some(Duration::from_millis(1)))?;
+    loop {
+        match client.read(&mut piece) {
+            Ok(0) => return server.shutdown(Shutdown::Both),
+            Ok(size) => server.write_all(&piece[..size])?,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => loop {
+                match server.read(&mut piece) {
+                    Ok(0) => return client.shutdown(Shutdown::Both),
+                    Ok(size) => client.write_all(&piece[..size])?,
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                    Err(error) => return Err(error),
+                }
+            },
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 #[test]
 fn what_has_not_changed_is_compared_in_bounded_memory() {
     let place = tempfile::tempdir().unwrap();
@@ -94,7 +131,8 @@ fn what_has_not_changed_is_compared_in_bounded_memory() {
         make(&place.path().join(one)).unwrap();
     }
     let server = serve(&place.path().join("there")).unwrap();
-    let remote = Remote::parse(server.address().to_string().as_bytes()).unwrap();
+    let address = answer_late(server.address()).unwrap();
+    let remote = Remote::parse(address.to_string().as_bytes()).unwrap();
     let direction = Direction::Send { sources: vec![source], destination: remote };
     let transfer = Transfer::new(direction, Settings::default()).unwrap();
     transfer.details().count_only();

@@ -13,7 +13,7 @@ impl Sending {
     /// Has a file hashed, which a receiver may ask for once while it is on offer.
     pub(super) fn compare_later(&self, number: u64) {
         let mut files = self.files();
-        let waits = |known: &&mut Outgoing| matches!(known.stage, Stage::Waiting);
+        let waits = |known: &&mut Box<Outgoing>| matches!(known.stage, Stage::Waiting);
         if let Some(known) = files.known.get_mut(&number).filter(waits) {
             known.stage = Stage::Alike(None);
             files.unhashed.push_back(Unhashed::Alike(number));

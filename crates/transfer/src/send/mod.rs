@@ -99,7 +99,8 @@ enum Unhashed {
 
 #[derive(Default)]
 struct Files {
-    known: HashMap<u64, Outgoing>,
+    /// In boxes: a map in which thousands come and go has up to four places for each of them.
+    known: HashMap<u64, Box<Outgoing>>,
     /// Neither sent nor failed.
     waiting: usize,
     waiting_large: usize,
@@ -346,7 +347,7 @@ impl Sending {
     }
 
     fn outgoing(&self, number: u64) -> Option<Outgoing> {
-        self.files().known.get(&number).cloned()
+        self.files().known.get(&number).map(|known| Outgoing::clone(known))
     }
 
     /// The sign of life towards a receiver that waits for a slow disk or a paused transfer.

@@ -37,7 +37,7 @@ impl Sending {
         let mut files = self.files();
         let outgoing = files.known.remove(&number)?;
         self.waits_no_more(&mut files, &outgoing.stage, is_large(&outgoing.entry));
-        Some(outgoing)
+        Some(*outgoing)
     }
 
     /// Wakes the planner when it may go on; not for each of ten thousand files.

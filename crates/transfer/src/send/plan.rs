@@ -129,7 +129,7 @@ impl Sending {
         for outgoing in plan.batch.drain(..) {
             known.waiting += 1;
             known.waiting_large += usize::from(is_large(&outgoing.entry));
-            known.known.insert(plan.next, outgoing);
+            known.known.insert(plan.next, Box::new(outgoing));
             plan.next += 1;
         }
         drop(known);
