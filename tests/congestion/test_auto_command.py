@@ -111,6 +111,7 @@ def test_a_pattern_that_nothing_was_learned_beside_is_told_and_the_file_goes(
     ("words", "told"),
     [
         (["--fairness", "0"], "--fairness is for --cca auto"),
+        (["--fairness", "2"], "fairness 2: 0 (own goodput only)"),
         (["--steady", "9 s", "--cca", "cubic"], "--steady is for --cca auto"),
         (["--fallback", "cubic"], "--fallback is for --cca auto"),
         (["--streams", "auto", "--rate", "9 Mbit/s"], "while one stream sends all it can"),

@@ -197,6 +197,8 @@ def run(args: argparse.Namespace) -> int:
     check_direction(args.source, [args.destination], "get")
     chosen = choices(args) | {"spare": _spare(args), "routes": _routes(args)}
     _check_several(args)
+    if args.fairness is not None:
+        options.check_fairness(args.fairness)
     if not args.copy_links and not args.json:
         _tell_of_links(args.source)
     if args.cca == options.AUTO:
@@ -263,7 +265,6 @@ def _select(
     """
     asked = options.Request(**{name: getattr(args, name) for name in options.NAMES})
     fairness = options.FAIRNESS if args.fairness is None else args.fairness
-    options.check_fairness(fairness)
     steady_s = None if args.steady is None else option(Time, args.steady, "--steady").ns / 1e9
     at_once = _reads_path(args, asked)
     if args.streams == options.AUTO and not at_once:
