@@ -115,12 +115,14 @@ def _looks(run: _Run, since_s: float, *, is_bbr: bool) -> Iterator[tuple[float, 
         recent = [one for one in recent if one[0] > at_s - 2.5 * round_s] + [(at_s, window)]
         if window <= _FALLS * max(most for _, most in recent):
             lost_s = at_s
+        is_starting = is_bbr or lost_s is None
         told = SimpleNamespace(
             srtt_ns=srtt_ns,
             cwnd_packets=window // _MSS,
+            threshold_packets=None if is_starting else 0,
             mss_bytes=_MSS,
             delivered_packets=delivered // _MSS,
-            starting=is_bbr or lost_s is None,
+            starting=is_starting,
             recovering=lost_s is not None and at_s < lost_s + 3 * round_s,
         )
         yield at_s, cast(TcpInfo, told)

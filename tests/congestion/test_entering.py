@@ -10,12 +10,15 @@ LINK_BPS = 100e6
 STEP_S = 0.05
 
 
-def look(delivered_bits, srtt_s, window_bps=0.0, starting=True, recovering=False):
+def look(
+    delivered_bits, srtt_s, window_bps=0.0, starting=True, recovering=False, threshold_bps=0.0
+):
     return SimpleNamespace(
         srtt_ns=round(srtt_s * 1e9),
         delivered_packets=round(delivered_bits / 8000),
         mss_bytes=1000,
         cwnd_packets=round(window_bps * srtt_s / 8000),
+        threshold_packets=None if starting else round(threshold_bps * srtt_s / 8000),
         starting=starting,
         recovering=recovering,
     )
@@ -104,10 +107,11 @@ def test_the_longer_the_others_take_the_fewer_they_are_and_the_faster_it_is_pace
     assert counts[12.0] == 1.0
 
 
-def test_it_is_never_held_below_what_it_had():
-    entry, path = Entry(20e6), Path(room_s=0.5)
+@pytest.mark.parametrize(("had_bps", "least_bps"), [(20e6, 20e6), (50e6, LINK_BPS / 3)])
+def test_it_is_held_below_what_it_had_where_that_was_more_than_a_third_alone(had_bps, least_bps):
+    entry, path = Entry(had_bps), Path(room_s=0.5)
     entered(entry, path)
-    assert min(path.paces) == pytest.approx(20e6)
+    assert min(path.paces) == pytest.approx(least_bps)
 
 
 def test_where_nobody_gives_way_nobody_was_there():
@@ -149,6 +153,18 @@ def test_what_is_less_while_a_loss_is_repaired_is_no_window():
     assert entry.sees(path.at_s + STEP_S, [small]) == "settling"
     small.recovering = False
     assert entry.sees(path.at_s + 2 * STEP_S, [small]) == "over"
+
+
+def test_a_small_window_that_slow_start_would_make_large_is_not_let_loose():
+    """BBR leaves a threshold of all that the path carries; HyStart sees it is too much, later."""
+    entry, path = Entry(20e6), Path(loss_s=3.0)
+    while entry.phase != "settling":
+        entry.sees(path.at_s, [path.step(entry)])
+    small = entry.pace_bps
+    for then, phase in ((3 * small, "settling"), (small, "over")):
+        path.at_s, path.bits = path.at_s + STEP_S, path.bits + 1e6
+        told = look(path.bits, 0.06, small, starting=False, threshold_bps=then)
+        assert entry.sees(path.at_s, [told]) == phase
 
 
 def test_what_has_more_than_its_share_is_held_at_once():

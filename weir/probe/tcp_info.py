@@ -54,6 +54,8 @@ class TcpInfo:
         rttvar_ns: its mean deviation.
         min_rtt_ns: least round-trip time of late (of tcp_min_rtt_wlen, 300 s).
         cwnd_packets: congestion window, in packets of `mss_bytes`.
+        threshold_packets: where slow start ends, None before the first loss; BBR leaves there what
+            it takes the path to carry.
         mss_bytes: payload of a full packet.
         in_flight_packets: sent and not acknowledged.
         pacing_rate_bps: at which the kernel spaces packets, None where it does not.
@@ -72,13 +74,14 @@ class TcpInfo:
         peer_limited_ns: of that, held up by the peer's window.
         buffer_limited_ns: of that, held up by a full send buffer.
         recovering: whether the connection is in loss recovery or after a timeout.
-        starting: whether it is in its first slow start; always so under BBR, which has no other.
+        starting: whether nothing has ended its first slow start, or BBR's.
     """
 
     srtt_ns: int | None
     rttvar_ns: int | None
     min_rtt_ns: int | None
     cwnd_packets: int | None
+    threshold_packets: int | None
     mss_bytes: int | None
     in_flight_packets: int | None
     pacing_rate_bps: int | None
@@ -122,12 +125,14 @@ def parse_tcp_info(told: bytes) -> TcpInfo:
         return None if (found := value(name)) is None else bool(found & bits)
 
     state, threshold = value("ca_state"), value("snd_ssthresh")
+    is_starting = None if threshold is None else threshold >= _INFINITE_SSTHRESH
     pacing = value("pacing_rate")
     return TcpInfo(
         srtt_ns=_scaled(value("rtt_us"), 1000),
         rttvar_ns=_scaled(value("rttvar_us"), 1000),
         min_rtt_ns=_scaled(value("min_rtt_us"), 1000),
         cwnd_packets=value("snd_cwnd"),
+        threshold_packets=None if is_starting else threshold,
         mss_bytes=value("snd_mss"),
         in_flight_packets=value("unacked"),
         pacing_rate_bps=None if pacing == _UNLIMITED else _scaled(pacing, 8),
@@ -146,7 +151,7 @@ def parse_tcp_info(told: bytes) -> TcpInfo:
         peer_limited_ns=_scaled(value("rwnd_limited_us"), 1000),
         buffer_limited_ns=_scaled(value("sndbuf_limited_us"), 1000),
         recovering=None if state is None else state >= _RECOVERY,
-        starting=None if threshold is None else threshold >= _INFINITE_SSTHRESH,
+        starting=is_starting,
     )
 
 

@@ -12,10 +12,10 @@ BBR. How many the others are cannot be heard (four streams that lose together so
 shows in how soon they take back what it leaves: each grows as its own kind does (`others_by`). So
 the pace begins at the share among many, and grows for as long as no queue stands to what fewer
 would have left by now: it is that of one stream like theirs. Once the queue stands the count is
-known. It becomes CUBIC. But BBR has no use for the threshold where slow start ends, and takes it
-away: CUBIC starts slowly from there, and would take many times its share until it loses. So it
-stays paced until losses have made its window that of its share: it is settling, and that of the
-others does not notice; while nothing is lost the pace grows slowly. Where the rate does not grow
+known. It becomes CUBIC. But the threshold where slow start ends BBR sets to all that it took the
+path to carry: CUBIC starts slowly up to there, and would take many times its share until it loses.
+So it stays paced until losses, or HyStart, have made its window that of its share: it is settling,
+and the others do not notice; until then the pace grows slowly. Where the rate does not grow
 nothing was to be gained, and it becomes CUBIC at once.
 """
 
@@ -42,6 +42,7 @@ _MOST = 8.0  # others; among more a share is hardly less
 _AFTER_BBR = 2.0  # where others have taken the place of BBR, which few do at once
 _STEP = 0.1
 _TAKES = 0.9  # of the path's rate, as much as BBR takes of it beside CUBIC
+_KEEPS = 1 / 3  # of the path's rate at most: a slow start that got more of it has what is others'
 _LEFT = 0.2  # of what fills path and queue: so much others have in flight when it has run,
 _LEFT_MOST = 0.42  # and no more than this share of what fills the path
 _REPAIR_ROUNDS = 2.0  # in which they repair what they lost, and do not grow
@@ -65,7 +66,7 @@ class _Look:
     sent_bits: float
     srtt_s: float
     window_bits: float  # what it may send in a round trip
-    starting: bool  # whether no loss bounds that
+    reaches_bits: float  # what slow start soon makes of that; infinite where nothing has ended it
     recovering: bool  # whether it is less while a loss is repaired
 
 
@@ -101,7 +102,8 @@ class Entry:
     def pace_bps(self) -> float | None:
         """At what it is to be paced; None for unpaced."""
         if self.phase in ("holding", "settling"):
-            return self._grown * max(self.share * self._path_bps, self._least_bps)
+            least_bps = min(self._least_bps, _KEEPS * self._path_bps)
+            return self._grown * max(self.share * self._path_bps, least_bps)
         return None
 
     @property
@@ -127,8 +129,10 @@ class Entry:
         sent_bits = 8.0 * (one.delivered_packets or 0) * (one.mss_bytes or 0)
         srtt_s = one.srtt_ns / 1e9
         window_bits = 8.0 * (one.cwnd_packets or 0) * (one.mss_bytes or 0)
-        how = bool(one.starting), bool(one.recovering)
-        look = _Look(at_s, sent_bits, srtt_s, window_bits, *how)
+        threshold_bits = 8.0 * (one.threshold_packets or 0) * (one.mss_bytes or 0)
+        reaches_bits = math.inf if one.starting else max(window_bits, threshold_bits)
+        recovering = bool(one.recovering)
+        look = _Look(at_s, sent_bits, srtt_s, window_bits, reaches_bits, recovering)
         if self._looks and sent_bits < self._looks[-1].sent_bits:
             self.phase = "over"
             return self.phase
@@ -183,12 +187,12 @@ class Entry:
     def _settle(self, look: _Look) -> None:
         assert self._since_s is not None and self.pace_bps is not None, "it was held before"
         seconds = look.at_s - self._since_s
-        if look.starting:
-            # Unpaced it would double in each round trip until it loses.
+        most_bits = _SETTLED * self.pace_bps * look.srtt_s
+        if look.reaches_bits > max(look.window_bits, most_bits):
+            # Unpaced it would double in each round trip until it gets there, or loses.
             self._grown = math.exp(_GROWTH * max(0.0, seconds - _GROWS_AFTER_S))
             is_settled = self._grown > _GROWN_MOST
         else:
-            most_bits = _SETTLED * self.pace_bps * look.srtt_s
             is_settled = not look.recovering and look.window_bits <= most_bits
             is_settled = is_settled or seconds >= _SETTLE_MAX_S
         if is_settled:
