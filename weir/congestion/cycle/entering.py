@@ -42,7 +42,6 @@ _MOST = 8.0  # others; among more a share is hardly less
 _AFTER_BBR = 2.0  # where others have taken the place of BBR, which few do at once
 _STEP = 0.1
 _TAKES = 0.9  # of the path's rate, as much as BBR takes of it beside CUBIC
-_KEEPS = 1 / 3  # of the path's rate at most: a slow start that got more of it has what is others'
 _LEFT = 0.2  # of what fills path and queue: so much others have in flight when it has run,
 _LEFT_MOST = 0.42  # and no more than this share of what fills the path
 _REPAIR_ROUNDS = 2.0  # in which they repair what they lost, and do not grow
@@ -102,8 +101,7 @@ class Entry:
     def pace_bps(self) -> float | None:
         """At what it is to be paced; None for unpaced."""
         if self.phase in ("holding", "settling"):
-            least_bps = min(self._least_bps, _KEEPS * self._path_bps)
-            return self._grown * max(self.share * self._path_bps, least_bps)
+            return self._grown * max(self.share * self._path_bps, self._least_bps)
         return None
 
     @property
